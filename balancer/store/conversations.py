@@ -1,4 +1,4 @@
-"""Conversations that several balancers may continue, in SQL: a row for each."""
+"""Conversations that several balancers may continue, in SQL, with one row each."""
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -12,16 +12,16 @@ from .records import storable_text
 from .tables import CONVERSATIONS
 
 MOST_TRIMMED = 10_000
-"""Conversations that are deleted at once."""
+"""Maximum conversations that one call deletes."""
 
 _C = CONVERSATIONS.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedConversation:
-    """A conversation up to an answer. `owner` is empty if it belongs to everybody.
+    """A conversation up to an answer. `owner` is empty if everybody owns the conversation.
 
-    `document` is compressed, and counts as `num_bytes`.
+    `document` is compressed and has `num_bytes` bytes.
     """
 
     id: str
@@ -33,7 +33,7 @@ class SavedConversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationBounds:
-    """The most that a store keeps: conversations, bytes, and seconds since the last use."""
+    """The bounds of stored conversations: number, bytes, and seconds since the last use."""
 
     num: int
     num_bytes: int
@@ -43,7 +43,7 @@ class ConversationBounds:
 class SavedConversations:
     """The stored conversations. Every method raises `StoreAway`.
 
-    With another owner or kind, nothing is found.
+    A method finds a conversation only with its owner and its kind.
     """
 
     def __init__(self, database: Database) -> None:
@@ -52,7 +52,7 @@ class SavedConversations:
         self._now = database.now
 
     async def save_conversations(self, conversations: Collection[SavedConversation]) -> None:
-        """Save conversations, replacing older ones with the same ids."""
+        """Save conversations. They replace conversations with the same ids."""
         rows = [asdict(each) | _storable(each) for each in conversations]
         adding = self._database.insert(CONVERSATIONS)
         new = adding.excluded
@@ -69,13 +69,16 @@ class SavedConversations:
             await connection.execute(adding.values(used_at=self._now), rows)
 
     async def use_conversation(self, id: str, kind: str, owner: str) -> bool:
-        """Mark the owner's conversation of this kind as used. Returns whether it is stored."""
+        """Mark the owner's conversation of this kind as used.
+
+        Returns whether the conversation is stored.
+        """
         async with self._transaction() as connection:
             used = update(CONVERSATIONS).where(_one(id, kind, owner)).values(used_at=self._now)
             return (await connection.execute(used)).rowcount > 0
 
     async def find_conversation(self, id: str, kind: str, owner: str) -> bytes | None:
-        """Return the document of the owner's conversation of this kind, and mark it as used."""
+        """Mark the owner's conversation of this kind as used. Returns its document, if any."""
         found = (
             update(CONVERSATIONS)
             .where(_one(id, kind, owner))
@@ -87,15 +90,18 @@ class SavedConversations:
             return document
 
     async def forget_conversation(self, id: str, kind: str, owner: str) -> bool:
-        """Delete the owner's conversation of this kind. Returns whether it was stored."""
+        """Delete the owner's conversation of this kind.
+
+        Returns whether the conversation was stored.
+        """
         async with self._transaction() as connection:
             statement = delete(CONVERSATIONS).where(_one(id, kind, owner))
             return (await connection.execute(statement)).rowcount > 0
 
     async def trim_conversations(self, bounds: ConversationBounds) -> int:
-        """Delete conversations beyond `bounds`. Returns how many.
+        """Delete conversations beyond `bounds`. Returns the number of deleted conversations.
 
-        The least recently used conversation of the owner with most goes first.
+        The owner with the most conversations first loses the least recently used one.
         """
         async with self._transaction() as connection:
             excess = _excess(bounds, self._now)

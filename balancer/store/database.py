@@ -1,8 +1,8 @@
-"""A database over SQLAlchemy: its transactions, and its errors as ours.
+"""A database over SQLAlchemy, with its transactions. Errors become errors of the store.
 
-SQLite has one connection in WAL mode, and every transaction takes the write lock as it begins. What
-it confirms is on the disk, in the file at its path: `DatabaseFile` ensures that. With `memory://`
-the database is in memory, and ends with the process.
+SQLite has one connection in WAL mode, and every transaction takes the write lock at its beginning.
+Confirmed changes are on disk, in the file at the path: `DatabaseFile` ensures this. With
+`memory://` the database is in memory, and ends with the process.
 """
 
 import asyncio
@@ -52,24 +52,24 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
 CONNECT_TIMEOUT = 4.0
-"""Seconds to connect, to wait for a lock, and for one statement."""
+"""Maximum seconds to connect, to wait for a lock, and for one statement."""
 
 _MODE_PAUSE = 0.05
-"""Seconds between tries to change a new database's mode."""
+"""Seconds between tries to change the mode of a new database."""
 
 AnyInsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
 _FAULTS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
-"""Faults of a statement or of its values, which no retry mends."""
+"""Errors caused by a statement or its values. A retry does not help."""
 
 _FAULTY_STATES = ("22", "23", "42", "54")
-"""Classes of PostgreSQL's SQLSTATE that are the same: of values, constraints, names and sizes."""
+"""Classes of PostgreSQL's SQLSTATE with the same meaning: values, constraints, names and sizes."""
 
 
 class DatabaseFile:
-    """SQLite's file: only the file that was opened first may be read and written.
+    """The file of SQLite. Only the file that was opened first may be read and written.
 
-    SQLite itself continues in a deleted file without an error, and creates another for its next
+    SQLite itself continues in a deleted file without an error, and creates a new file for the next
     connection. A thread checks the path, because a disk may be slow.
     """
 
@@ -79,9 +79,9 @@ class DatabaseFile:
         self._opened: tuple[int, int] | None = None
 
     async def check(self) -> None:
-        """The first time, open the file, and create it if it is missing.
+        """Check that the path still leads to the same file. Raises `StoreAway`.
 
-        Later, raise `StoreAway` if the path leads to another file.
+        The first call creates the file if the file is missing.
         """
         if self._opened is None:
             self._opened = await self._on_thread(self._made)
@@ -123,9 +123,9 @@ class DatabaseFile:
 
 
 def engine_of(url: StoreUrl) -> AsyncEngine:
-    """Return an engine that is not connected yet. It creates no SQLite file.
+    """Return an engine that is not connected yet.
 
-    `DatabaseFile` does.
+    The engine creates no SQLite file, because `DatabaseFile` creates the file.
     """
     if url.kind == "postgresql":
         return _postgresql(url)
@@ -133,10 +133,10 @@ def engine_of(url: StoreUrl) -> AsyncEngine:
 
 
 class DatabaseInMemory:
-    """SQLite's database of `memory://`; it lives as long as this object holds a connection to it.
+    """SQLite's database of `memory://`, which exists as long as this object holds a connection.
 
-    Other connections come and go: a connection that a cancelled task leaves behind is not used
-    again. They wait for each other as with a file, which connections of a shared cache would not.
+    Other connections come and go: a connection left behind by a cancelled task is not used again.
+    Connections wait for each other as with a file. Connections of a shared cache would not wait.
     """
 
     def __init__(self) -> None:
@@ -160,11 +160,11 @@ class DatabaseInMemory:
 
 
 def _to_nobody(_notifications: Sequence[Changed]) -> None:
-    """Notify nobody: there is one balancer."""
+    """Notify nobody, because there is only one balancer."""
 
 
 class Database:
-    """The database at `url`. One in memory is ready at once; any other must be migrated first."""
+    """The database at `url`. A database in memory is ready; any other must be migrated first."""
 
     def __init__(self, url: StoreUrl) -> None:
         self._url = url
@@ -175,20 +175,20 @@ class Database:
         event.listen(self._engine.sync_engine, "checkin", self._on_returned)
         self.is_postgresql = url.kind == "postgresql"
         self.is_lasting = self._memory is None
-        """Whether what it has is there after a restart of the balancer."""
+        """Whether the content survives a restart of the balancer."""
         self.on_notifications: Callable[[Sequence[Changed]], None] = _to_nobody
-        """Gets the notifications of a transaction where its database sends none."""
+        """Receives the notifications of a transaction if the database sends none itself."""
 
     @property
     def now(self) -> ColumnElement[float]:
         """Return seconds since 1970 by the database's clock, to about a millisecond.
 
-        The clock is that of the server, or for SQLite of this host.
+        PostgreSQL uses the server's clock, and SQLite uses the clock of this host.
         """
         return _CLOCKS[self.is_postgresql]
 
     def insert(self, table: Table) -> AnyInsert:
-        """Return an insert that can say what to do with existing rows."""
+        """Return an insert that supports rules for existing rows."""
         if not self.is_postgresql:
             return sqlite.insert(table)
         from sqlalchemy.dialects import postgresql  # late: it is one part in 25 of a start
@@ -199,8 +199,8 @@ class Database:
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
         """Return a context in which all or nothing is written. Raises `StoreAway`.
 
-        The file is checked before, so that nothing is read from another file, and after, so that
-        nothing is confirmed that was written to another.
+        The file is checked before and after. So nothing is read from another file, and nothing
+        that was written to another file is confirmed.
         """
         with reached(self._url):
             await self._check_file()
@@ -242,9 +242,9 @@ _CLOCKS: dict[bool, ColumnElement[float]] = {
 
 @contextmanager
 def reached(url: StoreUrl) -> Iterator[None]:
-    """A context that turns errors of an unreachable store into `StoreAway`.
+    """Return a context that turns errors of an unreachable store into `StoreAway`.
 
-    Errors of a statement or its values are not changed: a retry would not help.
+    Errors caused by a statement or its values stay as they are, because a retry does not help.
     """
     try:
         yield
@@ -255,10 +255,10 @@ def reached(url: StoreUrl) -> Iterator[None]:
 
 
 def _is_fault(error: DBAPIError) -> bool:
-    """Return whether the statement or its values are at fault.
+    """Return whether the statement or its values caused the error.
 
-    SQLAlchemy has one class for most errors of asyncpg, whose own errors tell more. A value that
-    asyncpg cannot even send is a `ValueError` there, and has no SQLSTATE.
+    SQLAlchemy has one class for most errors of asyncpg, so the function checks asyncpg's own
+    error. If asyncpg cannot send a value, its error is a `ValueError` without an SQLSTATE.
     """
     state = getattr(error.orig, "sqlstate", None) or ""
     unsendable = isinstance(getattr(error.orig, "__cause__", None), ValueError)
@@ -276,10 +276,10 @@ def sentence(error: BaseException, url: StoreUrl) -> str:
 
 
 class _SqliteFile(sqlite3.Connection):
-    """A connection that holds no locks once it is closed.
+    """A connection that holds no locks after its end.
 
-    SQLite itself holds locks while a cursor exists. A cursor left behind by a cancelled task exists
-    until it is garbage-collected.
+    SQLite holds locks while a cursor exists. A cursor that a cancelled task left behind exists
+    until garbage collection.
     """
 
     def __init__(self, uri: str) -> None:
@@ -301,9 +301,9 @@ class _SqliteFile(sqlite3.Connection):
 
 
 class _SqliteConnection(aiosqlite.Connection):
-    """A connection that is closed in any case when it is stopped, and stopped only once.
+    """A connection that is always closed when stopped, and is stopped only once.
 
-    The parent class does not ensure that if a task is cancelled twice.
+    The parent class does not ensure this if a task is cancelled twice.
     """
 
     def __init__(self, uri: str) -> None:
@@ -318,7 +318,10 @@ class _SqliteConnection(aiosqlite.Connection):
         self._thread.daemon = True
 
     def stop(self) -> asyncio.Future[object] | None:
-        """Close the connection after its last statement, in its thread, which then ends."""
+        """Close the connection after its last statement.
+
+        The thread of the connection then ends.
+        """
         if self._stopped is None:
             self._tx.put_nowait((None, self._close_file))
             self._stopped = super().stop()
@@ -330,7 +333,7 @@ class _SqliteConnection(aiosqlite.Connection):
 
 
 def _sqlite(name: str, **query: str) -> AsyncEngine:
-    """Return an engine; `query` has the parameters of SQLite's URI."""
+    """Return an engine. `query` has the parameters of SQLite's URI."""
     uri = f"file:{quote(name)}?{urlencode(query)}"
 
     async def connect() -> aiosqlite.Connection:
@@ -364,7 +367,7 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
 def _write_ahead(cursor: DBAPICursor) -> None:
     """Turn on WAL mode.
 
-    SQLite does not wait for others that change a new database's mode at the same time.
+    SQLite does not wait for other processes that change a new database's mode at the same time.
     """
     tries = int(CONNECT_TIMEOUT / _MODE_PAUSE)
     for remaining in range(tries, -1, -1):
@@ -406,20 +409,20 @@ def _postgresql(url: StoreUrl) -> AsyncEngine:
 
 
 CHANNEL = "arriero"
-"""The channel of `NOTIFY`; PostgreSQL keeps those of different databases apart."""
+"""The channel of `NOTIFY`. PostgreSQL keeps the channels of different databases apart."""
 
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 _UNSENT = "arriero_unsent_notifications"
-"""The key in a connection's `info` of notifications that its transaction sends at its end."""
+"""The key in a connection's `info` of notifications to send after the transaction."""
 
 
 async def notify_changed(connection: AsyncConnection, what: Subject) -> None:
     """Tell all balancers to read `what` again after the transaction.
 
-    SQLite notifies nobody: the code that ends the transaction does, with the result of
-    `take_unsent`.
+    SQLite sends no notifications. The code that ends the transaction sends the result of
+    `take_unsent` instead.
     """
     changed = Changed(what)
     if connection.dialect.name == "postgresql":
@@ -429,6 +432,6 @@ async def notify_changed(connection: AsyncConnection, what: Subject) -> None:
 
 
 def take_unsent(connection: AsyncConnection) -> list[Changed]:
-    """Return the notifications of a transaction, once, to be sent after it."""
+    """Remove and return the notifications to send after the transaction."""
     notifications: list[Changed] = connection.info.pop(_UNSENT, [])
     return notifications

@@ -17,13 +17,16 @@ _LATEST_HOSTS = (
 
 
 class DiaryStore:
-    """Stores the diary; a part of `store.Store`. Every method raises `StoreAway`."""
+    """Stores the diary, as a part of `store.Store`. Every method raises `StoreAway`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def write(self, entries: Sequence[DiaryEntry], hosts: Sequence[SavedHost]) -> None:
-        """Add entries, which get numbers, and replace hosts; delete what is too much."""
+        """Add entries, which get numbers, and replace hosts.
+
+        Delete the oldest beyond the bounds.
+        """
         async with self._database.transaction() as connection:
             if entries:
                 rows = [_storable(each) for each in entries]
@@ -43,9 +46,9 @@ class DiaryStore:
     async def find(
         self, *, since: float = 0.0, after: int = 0, limit: int, oldest_first: bool = False
     ) -> list[DiaryEntry]:
-        """Return entries from `since` on with numbers above `after`, newest first; at most `limit`.
+        """Return at most `limit` entries from `since` on with numbers above `after`, newest first.
 
-        With `oldest_first`, return the entries directly after `after`.
+        If `oldest_first`, return the entries directly after `after`.
         """
         order = DIARY.c.number if oldest_first else DIARY.c.number.desc()
         query = select(DIARY).where((DIARY.c.at >= since) & (DIARY.c.number > after))
@@ -60,7 +63,7 @@ class DiaryStore:
         return sorted((SavedHost(**row) for row in rows), key=lambda host: host.name)
 
     async def forget_host(self, name: str) -> bool:
-        """Delete a host. Returns whether it was stored."""
+        """Delete a host. Returns whether the host was stored."""
         async with self._database.transaction() as connection:
             chosen = HOSTS.c.name == storable_text(name)
             deleted = await connection.execute(delete(HOSTS).where(chosen))
@@ -69,7 +72,7 @@ class DiaryStore:
 
 
 def _storable(record: DiaryEntry | SavedHost) -> dict[str, object]:
-    """Return the record's values, without characters that PostgreSQL's text cannot hold."""
+    """Return the record's values without characters that PostgreSQL's text cannot hold."""
     return {
         name: storable_text(value) if isinstance(value, str) else value
         for name, value in asdict(record).items()

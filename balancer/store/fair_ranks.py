@@ -1,9 +1,9 @@
-"""Finds the rows of a shared table beyond its bounds: the oldest rows of the owner with most.
+"""Finds rows of a shared table beyond its bounds: the oldest rows of the owner with the most.
 
-A bound applies to all owners together. Each row has a depth: the bytes, and the number, of this row
-and its owner's newer rows. Rows are kept in the order of their depths until the bound is reached.
-So an owner with few rows keeps all of them, whatever others have. `FairEviction` in
-`balancer/fleet/shares.py` has the same rule.
+A bound applies to all owners together. Each row has two depths: the bytes and the number of this
+row and of its owner's newer rows. Rows are kept in the order of their depths until the bound is
+reached. An owner with few rows therefore keeps all of them, regardless of other owners.
+`FairEviction` in `balancer/fleet/shares.py` has the same rule.
 """
 
 from sqlalchemy import ColumnElement, Subquery, func, select
@@ -18,10 +18,10 @@ def fairly_ranked(
     more: tuple[ColumnElement[object], ...] = (),
     among: ColumnElement[bool] | None = None,
 ) -> Subquery:
-    """Return rows with their `place`, and the `total` of bytes up to each, in the order of their
-    depths.
+    """Return rows with their `place` by depth, and the `total` of bytes up to each row.
 
-    `latest` orders the rows of an owner; `more` are further columns; only rows in `among` count.
+    `latest` orders the rows of an owner. `more` are further columns. Only rows that match `among`
+    count.
     """
     chosen = select(
         id.label("id"),

@@ -1,4 +1,4 @@
-"""The store's health, as seen by each task that uses it, and by operators.
+"""The store's health, as seen by operators and by each task that uses the store.
 
 Times are on the clock of the event loop.
 """
@@ -13,26 +13,26 @@ from .records import StoreStatus
 logger = logging.getLogger(__name__)
 
 LOST = "records that could not be written are lost; the balancer's log names them"
-"""`fault` of a store that accepts writes, but not all of them."""
+"""The `fault` of a store that refuses some writes."""
 
 
 class StoreHealth:
-    """A store's health for one task.
+    """The health of a store for one task.
 
-    The task reports how each use ended; each change is logged once.
+    The task reports the result of each use. Each change is logged once.
     """
 
     def __init__(self, store: str) -> None:
-        """`store` is the store's name in the log."""
+        """Make the health of a store that works. `store` is the store's name in the log."""
         self.store = store
         self._away_since: float | None = None
         self._problem: str | None = None
         self._fault: str | None = None
         self.num_lost = 0
-        """Rows that were never written: the store refuses them, or too many waited."""
+        """Number of rows that were never written: the store refused them, or too many waited."""
 
     def status(self, num_pending: int = 0) -> StoreStatus:
-        """The store's status after its last use."""
+        """Return the store's status after its last use."""
         return StoreStatus(self._away_since, self._problem, num_pending, self.num_lost, self._fault)
 
     @property
@@ -53,24 +53,24 @@ class StoreHealth:
             logger.warning("%s is away: %s", self.store, problem)
 
     def answered(self) -> None:
-        """Record that the store was reached, even if it refused something."""
+        """Record that the store was reached, even if the store refused something."""
         if self._away_since is not None:
             logger.info("%s is back", self.store)
         self._away_since = self._problem = None
 
     def failed(self, num_lost: int = 0) -> None:
-        """Record that a write failed and is not tried again; `num_lost` rows are lost."""
+        """Record that a write failed for good. `num_lost` rows are lost."""
         self.num_lost += num_lost
         self._fault = LOST
 
     def wrote(self) -> None:
-        """Record that a whole write succeeded."""
+        """Record that a complete write succeeded."""
         self._fault = None
         self.answered()
 
 
 def combined(statuses: Iterable[StoreStatus]) -> StoreStatus:
-    """Return the status over all writers: away if the store is away for one of them."""
+    """Return the status over all writers. The store is away if it is away for any writer."""
     statuses = list(statuses)
     first = min(
         (each for each in statuses if each.away_since is not None),
@@ -87,7 +87,7 @@ def combined(statuses: Iterable[StoreStatus]) -> StoreStatus:
 
 
 def issues(status: StoreStatus) -> tuple[Issue, ...]:
-    """Return the issues of the store, with what operators should do."""
+    """Return the issues of the store, with advice for operators."""
     if status.is_away:
         message = f"the store is away: {status.problem}"
         hint = "changes are refused until it is back; streams go on"

@@ -38,7 +38,7 @@ _STEPS, _ENDED = HISTORY_STEPS.c, ENDED_REQUESTS.c
 
 
 class HistoryStore:
-    """Stores the history; a part of `store.Store`. Every method raises `StoreAway`."""
+    """Stores the history, as a part of `store.Store`. Every method raises `StoreAway`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -49,9 +49,9 @@ class HistoryStore:
         endings: Sequence[EndedRequest],
         usage: Sequence[UsageRow] = (),
     ) -> None:
-        """Write these, and delete what is too old, all at once.
+        """Write steps, endings and usage, and delete old records, in one transaction.
 
-        Existing steps and endings stay; rows of usage are replaced.
+        Existing steps and endings stay. Existing rows of usage are replaced.
         """
         async with self._database.transaction() as connection:
             if steps:
@@ -69,9 +69,9 @@ class HistoryStore:
                 await connection.execute(older_usage(max(row.day for row in usage)))
 
     async def load_steps(self, step_range: StepRange, *, but: str | None = None) -> list[SavedStep]:
-        """Return the steps of all sources, or of all `but` one, oldest first.
+        """Return the steps of all sources except the source `but`, oldest first.
 
-        At most `STEPS_KEPT` times `MAX_SOURCES`, the latest ones.
+        Returns at most `STEPS_KEPT` times `MAX_SOURCES` steps, the latest ones.
         """
         async with self._database.transaction() as connection:
             rows = (await connection.execute(steps_in(step_range, but))).all()
@@ -80,7 +80,7 @@ class HistoryStore:
         ]
 
     async def find_endings(self, criteria: EndingFilter) -> tuple[list[EndedRequest], int]:
-        """Return ended requests in order, latest first, and the number of all stored ones."""
+        """Return matching ended requests, latest first, and the number of all stored ones."""
         query = endings_like(criteria, "C" if self._database.is_postgresql else "BINARY")
         async with self._database.transaction() as connection:
             found = await connection.execute(query)
@@ -88,9 +88,9 @@ class HistoryStore:
             return [EndedRequest(**row) for row in found.mappings()], num.scalar_one()
 
     async def load_usage(self, query: UsageQuery, run: str, held_from: int) -> list[UsageSum]:
-        """Return sums in the order of their columns, without the days of `run` from `held_from` on.
+        """Return sums by column, without the days of `run` from `held_from` on.
 
-        Those days are in memory. Returns at most `query.limit` sums.
+        These days are in the memory of `run`. Returns at most `query.limit` sums.
         """
         async with self._database.transaction() as connection:
             rows = (await connection.execute(usage_sums(query, run, held_from))).mappings().all()
@@ -98,7 +98,7 @@ class HistoryStore:
 
 
 def _storable(record: EndedRequest | UsageRow) -> Mapping[str, object]:
-    """Return the record's values, without characters that PostgreSQL's text cannot hold."""
+    """Return the record's values without characters that PostgreSQL's text cannot hold."""
     return {
         name: storable_text(value) if isinstance(value, str) else value
         for name, value in asdict(record).items()
@@ -117,11 +117,11 @@ _OLDEST_KEPT = (
     .scalar_subquery()
 )
 OLD_ENDINGS = delete(ENDED_REQUESTS).where(_ENDED.ended_at < _OLDEST_KEPT)
-"""Deletes what is beyond `MAX_ENDINGS`."""
+"""Deletes the ended requests beyond `MAX_ENDINGS`."""
 
 
 def steps_in(step_range: StepRange, but: str | None) -> Select[Any]:
-    """Return a query for the steps of all sources, or of all `but` one; latest first."""
+    """Return a query for the steps of all sources except the source `but`, latest first."""
     chosen = (_STEPS.width == step_range.width) & (_STEPS.at >= step_range.since)
     if step_range.until is not None:
         chosen &= _STEPS.at < step_range.until
@@ -136,7 +136,7 @@ def steps_in(step_range: StepRange, but: str | None) -> Select[Any]:
 
 
 def old_steps(written: Sequence[SavedStep]) -> Iterator[Delete]:
-    """Yield statements that delete steps which are too old compared with those written."""
+    """Yield statements that delete old steps. The newest written step determines the limit."""
     for width, number in STEPS_KEPT.items():
         newest = max((each.at for each in written if each.width == width), default=0)
         is_old = (_STEPS.width == width) & (_STEPS.at <= newest - number * width)
@@ -144,7 +144,7 @@ def old_steps(written: Sequence[SavedStep]) -> Iterator[Delete]:
 
 
 def endings_like(criteria: EndingFilter, bytewise: str) -> Select[Any]:
-    """Return a query for ended requests in order; texts are compared `bytewise`, as in Python."""
+    """Return a query for ended requests in order. Texts are compared `bytewise`, as in Python."""
     id = _ENDED.id.collate(bytewise)
     chosen = [
         column == storable_text(value)
@@ -179,12 +179,12 @@ def _replacing(insert: AnyInsert) -> Insert:
 
 
 def older_usage(today: int) -> Delete:
-    """Return a statement that deletes days which are no longer kept."""
+    """Return a statement that deletes the days before the first kept day."""
     return delete(USAGE).where(USAGE.c.day <= today - USAGE_DAYS)
 
 
 def usage_sums(query: UsageQuery, run: str, held_from: int) -> Select[tuple[object, ...]]:
-    """Return a query for the sums of every run, without the days of `run` from `held_from` on."""
+    """Return a query for the sums of all runs, without the days of `run` from `held_from` on."""
     columns = [USAGE.c[name] for name in query.by]
     sums = [func.sum(USAGE.c[name]).label(name) for name in _COUNTS]
     return (
@@ -198,6 +198,6 @@ def usage_sums(query: UsageQuery, run: str, held_from: int) -> Select[tuple[obje
 
 
 def _usage_sum(row: RowMapping) -> UsageSum:
-    """Return a row as integers, because PostgreSQL sums integers to decimals."""
+    """Return a row with integers, because PostgreSQL sums integers to decimals."""
     values = dict(row)
     return UsageSum(**values | {name: int(values[name]) for name in _COUNTS})

@@ -1,4 +1,4 @@
-"""Writes the history to the store, so that nothing else waits for it."""
+"""Writes the history to the store in the background."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from .write_behind import WriteBehind
 
 MAX_STEPS = 10_000
 MAX_ENDINGS = 10_000
-"""Steps, and ended requests, that wait; the oldest are dropped first."""
+"""Maximum waiting steps and ended requests. The oldest are dropped first."""
 
 MAX_USAGE = 20_000
-"""Rows of usage that wait: those of two days at least."""
+"""Maximum waiting rows of usage, which is enough for at least two days."""
 
 Record = SavedStep | EndedRequest | UsageRow
 
@@ -26,7 +26,7 @@ class HistoryBatch:
     steps: tuple[SavedStep, ...] = ()
     endings: tuple[EndedRequest, ...] = ()
     usage: tuple[UsageRow, ...] = ()
-    """One row for each day, caller and model."""
+    """At most one row for each day, caller and model."""
 
 
 def batch_of(records: Sequence[Record]) -> HistoryBatch:
@@ -65,9 +65,11 @@ class HistoryBacklog:
         endings: Sequence[EndedRequest],
         usage: Sequence[UsageRow] = (),
     ) -> int:
-        """Add records. Returns how many of the oldest were dropped because too many waited.
+        """Add records.
 
-        Of usage, the newest row of each day, caller and model is written.
+        Returns the number of old records that were dropped because too many waited.
+
+        For each day, caller and model, only the newest row of usage is written.
         """
         self._steps += steps
         self._endings += endings
@@ -84,14 +86,14 @@ class HistoryBacklog:
         return (*self._steps, *self._endings, *self._usage.values())
 
     def written(self, items: Sequence[Record], _outcome: None) -> None:
-        """Remove records that were written. A record replaced meanwhile still waits."""
+        """Remove written records. A record that was replaced in the meantime still waits."""
         written = {id(each) for each in items}
         self._steps = [each for each in self._steps if id(each) not in written]
         self._endings = [each for each in self._endings if id(each) not in written]
         self._usage = {key: each for key, each in self._usage.items() if id(each) not in written}
 
     def lost(self, item: Record) -> None:
-        """Give up `item`, which can never be written."""
+        """Remove `item`, which can never be written."""
         self.written([item], None)
 
 
@@ -111,7 +113,7 @@ class HistoryWriter(WriteBehind[Record, None]):
 
     @property
     def keeps_history(self) -> bool:
-        """Whether the store is on disk, and so keeps the history beyond the balancer's end."""
+        """Whether the store is on disk, so that the history survives the balancer's end."""
         return self._store.is_lasting
 
     def unwritten(self) -> HistoryBatch:

@@ -1,17 +1,17 @@
-"""Saved records of files, batches and chunks. Times are seconds since 1970, in UTC."""
+"""Saved records of files, batches and chunks. Times are in seconds since 1970, in UTC."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 Order = Literal["asc", "desc"]
-"""By time of creation; `desc` has the newest first."""
+"""The order by time of creation. `desc` begins with the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedFile:
-    """A file; its bytes are in the folder or bucket of `--files`, under its id.
+    """A file. Its bytes are in the folder or bucket of `--files`, under its id.
 
-    `owner` owns it; `None` stands for everybody without a key.
+    An `owner` of `None` stands for all callers without a key.
     """
 
     id: str
@@ -25,7 +25,10 @@ class SavedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedBatch:
-    """A batch; `document` is JSON. Revisions begin at 1 and grow by 1. `is_open`: not ended."""
+    """A batch. `document` is JSON. Revisions begin at 1 and grow by 1.
+
+    `is_open` means that the batch has not ended.
+    """
 
     id: str
     owner: str | None
@@ -39,7 +42,7 @@ class SavedBatch:
 class Chunk:
     """Consecutive lines of a batch's input: `num_bytes` bytes from `offset` on.
 
-    `first_line` is the number of its first line, from 1; empty lines are counted. `num_lines` is
+    `first_line` is the number of the first line, from 1, with empty lines counted. `num_lines` is
     the number of lines that are not empty.
     """
 
@@ -52,7 +55,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkResults:
-    """A chunk's results: the bytes of its outputs and errors, in two blobs named by `key`."""
+    """The results of a chunk: the sizes of its outputs and errors, in two blobs named by `key`."""
 
     key: str
     num_output_bytes: int
@@ -63,7 +66,7 @@ class ChunkResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkSums:
-    """A batch's progress, summed over its chunks with results."""
+    """The progress of a batch, summed over its chunks with results."""
 
     num_chunks: int = 0
     num_done: int = 0

@@ -40,22 +40,21 @@ _FILE_TOTALS = select(
 
 
 class BatchConflict(Exception):
-    """Another call saved the batch in the meantime, or it is gone."""
+    """Another call saved the batch in the meantime, or the batch does not exist."""
 
 
 class JobStore:
     """Stores files and batches. Every method raises `StoreAway`.
 
-    When a method returns, its change is written.
-
-    Several balancers may share the store. One balancer runs a batch: it has a lease on the batch
-    under its name, `runner`, until the time `until`; then another may take over the batch.
+    When a method returns, its change is written. Several balancers may share the store. The
+    balancer that runs a batch holds a lease on the batch under its name, `runner`, until the time
+    `until`. After this time another balancer may take over the batch.
     """
 
     def __init__(self, database: Database) -> None:
         self._transaction = database.transaction
         self.is_lasting = database.is_lasting
-        """Whether it outlives the process, so that bytes without a row have no owner."""
+        """Whether the store outlives the process, so that blobs without a row have no owner."""
 
     # ---- files
 
@@ -65,26 +64,26 @@ class JobStore:
             await connection.execute(insert(FILES).values(_storable(file)))
 
     async def file(self, id: str) -> SavedFile | None:
-        """Return the file with this id, of any owner."""
+        """Return the file with this id, whoever owns the file."""
         row = await self._one(select(FILES).where(FILES.c.id == storable_text(id)))
         return None if row is None else SavedFile(**row)
 
     async def files(
         self, owner: str | None, *, purpose: str | None, after: str | None, limit: int, order: Order
     ) -> list[SavedFile]:
-        """Return files of one owner after the file with the id `after`, at most `limit`."""
+        """Return at most `limit` files of one owner that follow the file with the id `after`."""
         chosen = _page(select(FILES), FILES, owner, after, limit, order)
         if purpose is not None:
             chosen = chosen.where(FILES.c.purpose == storable_text(purpose))
         return [SavedFile(**row) for row in await self._all(chosen)]
 
     async def known_files(self, ids: Sequence[str]) -> set[str]:
-        """Return those `ids` that are files; ask for at most a few hundred."""
+        """Return the `ids` that belong to files. Pass at most a few hundred."""
         rows = await self._all(select(FILES.c.id).where(FILES.c.id.in_(ids)))
         return {str(row["id"]) for row in rows}
 
     async def forget_file(self, id: str) -> bool:
-        """Delete a file. Returns whether it was stored."""
+        """Delete a file. Returns whether the file was stored."""
         async with self._transaction() as connection:
             result = await connection.execute(delete(FILES).where(FILES.c.id == id))
             return result.rowcount == 1
@@ -109,9 +108,10 @@ class JobStore:
     async def save_batch(
         self, batch: SavedBatch, files: Sequence[SavedFile] = (), *, is_urgent: bool = False
     ) -> None:
-        """Add revision 1, or replace the revision before, and add its result `files`, all at once.
+        """Add revision 1, or replace the previous revision, and add result `files`.
 
-        With `is_urgent` the balancer that runs it is notified. Raises `BatchConflict`.
+        One transaction makes all changes. If `is_urgent`, the balancer that runs the batch is
+        notified. Raises `BatchConflict`.
         """
         values = _storable(batch)
         is_former = and_(BATCHES.c.id == batch.id, BATCHES.c.revision == batch.revision - 1)
@@ -128,7 +128,7 @@ class JobStore:
                 await notify_changed(connection, "batches")
 
     async def batch(self, id: str) -> SavedBatch | None:
-        """Return the batch with this id, of any owner."""
+        """Return the batch with this id, whoever owns the batch."""
         row = await self._one(select(*_BATCH).where(BATCHES.c.id == storable_text(id)))
         return None if row is None else SavedBatch(**row)
 
@@ -140,7 +140,7 @@ class JobStore:
         return [SavedBatch(**row) for row in await self._all(chosen)]
 
     async def all_batches(self, limit: int) -> list[SavedBatch]:
-        """Return the batches of all owners: open ones first, then the newest."""
+        """Return the batches of all owners: first the open ones, then the newest ended ones."""
         order = (BATCHES.c.is_open.desc(), BATCHES.c.created_at.desc(), BATCHES.c.id.desc())
         chosen = select(*_BATCH).order_by(*order).limit(limit)
         return [SavedBatch(**row) for row in await self._all(chosen)]
@@ -158,9 +158,9 @@ class JobStore:
         return {row["owner"]: int(row["num"]) for row in rows}
 
     async def forget_ended(self, keep: int) -> list[str]:
-        """Delete ended batches, except `keep` of them. Returns the ids of the deleted batches.
+        """Delete all but `keep` ended batches. Returns the ids of the deleted batches.
 
-        The oldest batches of the owner with most batches go first.
+        The owner with the most batches first loses the oldest one.
         """
         ranked = fairly_ranked(
             BATCHES.c.id,
@@ -184,7 +184,7 @@ class JobStore:
     ) -> SavedBatch | None:
         """Give the runner the lease on a batch. Returns the batch.
 
-        Returns `None` if another has it, or it has ended.
+        Returns `None` if another runner has the batch, or if the batch has ended.
         """
         is_free = or_(BATCHES.c.runner.is_(None), BATCHES.c.leased_until <= now)
         claim = (
@@ -198,7 +198,7 @@ class JobStore:
             return None if row is None else SavedBatch(**row)
 
     async def extend_leases(self, runner: str, until: float) -> set[str]:
-        """Extend the leases of this runner to `until`. Returns the batches that it still has."""
+        """Extend the leases of this runner to `until`. Returns the batches with such a lease."""
         mine = update(BATCHES).where(BATCHES.c.is_open, BATCHES.c.runner == runner)
         async with self._transaction() as connection:
             kept = mine.values(leased_until=until).returning(BATCHES.c.id)
@@ -232,7 +232,7 @@ class JobStore:
     async def commit_chunk(
         self, batch: str, number: int, runner: str, results: ChunkResults
     ) -> bool:
-        """Save the results of a chunk; `False` if another runner has the batch now."""
+        """Save the results of a chunk. Returns false if another runner now has the batch."""
         is_chunk = and_(CHUNKS.c.batch == batch, CHUNKS.c.number == number)
         fresh = or_(CHUNKS.c.key.is_(None), CHUNKS.c.key == results.key)
         is_mine = select(BATCHES.c.id).where(BATCHES.c.id == batch, BATCHES.c.runner == runner)
@@ -297,7 +297,7 @@ def _page(
 
 
 def _storable(record: SavedFile | SavedBatch) -> dict[str, object]:
-    """Return the record's values, without characters that PostgreSQL's text cannot hold."""
+    """Return the record's values without characters that PostgreSQL's text cannot hold."""
     return {
         name: storable_text(value) if isinstance(value, str) else value
         for name, value in asdict(record).items()
@@ -305,5 +305,5 @@ def _storable(record: SavedFile | SavedBatch) -> dict[str, object]:
 
 
 def _whole(row: RowMapping) -> dict[str, int]:
-    """Return a row as integers, because PostgreSQL sums integers to decimals."""
+    """Return a row with integers, because PostgreSQL sums integers to decimals."""
     return {name: int(value) for name, value in row.items()}

@@ -1,7 +1,7 @@
 """Brings a database to this version's schema, under a lock, in one transaction.
 
-Balancers that start together wait for each other. A schema of a newer version is refused, and so is
-one from before 0.1.0.
+Balancers that start together wait for each other. Schemas of newer versions and from before 0.1.0
+are refused.
 """
 
 import re
@@ -21,7 +21,10 @@ _LOCK = 0x6172_7269_6572_6F  # "arriero": the key of PostgreSQL's advisory lock
 
 
 def migrate(connection: Connection) -> None:
-    """Migrate within a transaction, which in SQLite has the write lock. Raises `StoreRefused`."""
+    """Migrate within a transaction, which in SQLite holds the write lock.
+
+    Raises `StoreRefused`.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     config = Config()

@@ -4,16 +4,18 @@ from .records import SavedKey, SavedState
 
 
 class StoreAway(Exception):
-    """The store cannot be reached or cannot write; a retry may help. The text has no password."""
+    """The store cannot be reached or written. A retry may help. The message has no password."""
 
 
 class StoreRefused(Exception):
-    """The store cannot be used in its present form: one sentence with what to do, without a
-    password."""
+    """The store cannot be used in its present form.
+
+    The message is one sentence with advice, and has no password.
+    """
 
 
 class RevisionConflict(Exception):
-    """Another call has saved meanwhile; `current` is the saved state."""
+    """Another call saved a state in the meantime. `current` is the saved state."""
 
     def __init__(self, current: SavedState | None) -> None:
         revision = 0 if current is None else current.revision
@@ -22,7 +24,7 @@ class RevisionConflict(Exception):
 
 
 class KeyConflict(Exception):
-    """Another call has changed the key meanwhile; `current` is the saved key, if any."""
+    """Another call changed the key in the meantime. `current` is the saved key, if any."""
 
     def __init__(self, current: SavedKey | None) -> None:
         super().__init__("the saved key is another one")

@@ -1,4 +1,4 @@
-"""Records of the store. Times are seconds since 1970, in UTC.
+"""The records of the store. Times are in seconds since 1970, in UTC.
 
 The fleet's core never waits for a store.
 """
@@ -9,22 +9,25 @@ from typing import Annotated, Literal, NamedTuple
 from ...shared.reports.figures import Family, Figure
 
 MAX_DOCUMENT = 2**24
-"""Most characters of a saved desired state."""
+"""Maximum characters of a saved desired state."""
 
 MAX_ENDINGS = 10_000
-"""Ended requests that a store keeps; older ones are deleted."""
+"""Maximum ended requests in a store. Older requests are deleted."""
 
 MAX_CORDONS = 4096
-"""Cordons that a store keeps; older ones are deleted."""
+"""Maximum cordons in a store. Older cordons are deleted."""
 
 StepWidth = Literal[1, 60]
-"""Seconds of one step of the history."""
+"""The seconds of one step of the history."""
 
 STEPS_KEPT: dict[StepWidth, int] = {1: 3600, 60: 1440}
-"""Steps that are kept of each width and balancer: an hour of seconds, a day of minutes."""
+"""Kept steps of each width and balancer: an hour of seconds, a day of minutes."""
 
 MAX_SOURCES = 16
-"""Balancers whose steps are read together; of more, the latest steps are."""
+"""Maximum balancers whose steps are read together.
+
+If there are more, the latest steps are read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,10 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Save `document` as the revision after `expected`; 0 if nothing was saved before.
+    """A request to save `document` as the revision after `expected`.
 
-    A save whose confirmation was lost may still be in the store; load before the next save.
+    `expected` is 0 if nothing was saved before. After a lost confirmation the save may still be in
+    the store, so load the state before the next save.
     """
 
     expected: int
@@ -51,11 +55,11 @@ class Persist:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRequest:
-    """An ended request: how and when it ended, never its text.
+    """An ended request: how and when the request ended, without any text.
 
-    `code` is that of `Ending`. `kind` names the kind of a query. The sources of names bound their
-    length. `queue_ms` and the like, and `moves`, are as in `Timings`. `balancer` is the name of the
-    balancer that had it; `None` if there was only one.
+    `code` is the code of `Ending`. `kind` names the kind of a query. The sources of names bound
+    their length. Durations and `moves` are as in `Timings`. `balancer` is the name of the
+    request's balancer; `None` if there was only one balancer.
     """
 
     id: str
@@ -80,7 +84,7 @@ class EndedRequest:
 
 
 class EndingPlace(NamedTuple):
-    """Sort key of ended requests: latest first, then by id."""
+    """The sort key of ended requests: latest first, then by id."""
 
     ended_at: float
     id: str
@@ -93,9 +97,9 @@ class EndingPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndingFilter:
-    """A filter for at most `limit` ended requests after the place `before`, which are older.
+    """A filter for at most `limit` ended requests that are older than the place `before`.
 
-    `None` accepts all.
+    A field that is `None` accepts all requests.
     """
 
     model: str | None = None
@@ -123,9 +127,9 @@ def place_of(ended: EndedRequest) -> EndingPlace:
 
 @dataclass(frozen=True, slots=True)
 class SavedStep:
-    """A step of the history: `width` seconds from `at` on, with its counts as a JSON document.
+    """A step of the history: `width` seconds from `at` on, with the counts as a JSON document.
 
-    `source` is the run of the balancer that counted them.
+    `source` is the run of the balancer that counted.
     """
 
     width: StepWidth
@@ -136,7 +140,7 @@ class SavedStep:
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """The steps of one width from `since` on, and before `until`, if given."""
+    """The steps of one width from `since` on, and before `until` if given."""
 
     width: StepWidth
     since: int
@@ -150,7 +154,7 @@ class StepRange:
 class SavedKey:
     """A saved access key. `name` is unique; revisions begin at 1 and grow by 1.
 
-    `digest` is the SHA-256 of the key; the key itself is stored nowhere. `limits` and `labels` are
+    `digest` is the SHA-256 of the key. The key itself is stored nowhere. `limits` and `labels` are
     JSON.
     """
 
@@ -167,19 +171,18 @@ class SavedKey:
 
 
 DAY = 86_400
-"""Seconds. Days begin at midnight, UTC, and are numbered from 1970 on."""
+"""Seconds of a day. Days begin at midnight, UTC, and are numbered from 1970 on."""
 
 USAGE_DAYS = 400
-"""Days whose usage is kept."""
+"""Number of days whose usage is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageCounts:
     """Counts of use.
 
-    `requests` counts all requests that ended or were refused, `errors` the failed ones.
-
-    `cached_tokens` is a part of `prompt_tokens`.
+    `requests` counts ended and refused requests, `errors` the failed ones. `cached_tokens` is a
+    part of `prompt_tokens`.
     """
 
     requests: int = 0
@@ -191,9 +194,9 @@ class UsageCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRow(UsageCounts):
-    """One caller's use of one model on one day, as one run of a balancer counted it.
+    """The use of one model by one caller on one day, as counted by one run of a balancer.
 
-    A later row of the same run replaces an earlier one, so a row can be written twice.
+    A later row of the same run replaces an earlier row, so a row may be written twice.
     """
 
     run: str
@@ -207,7 +210,7 @@ UsageColumn = Literal["day", "caller", "model"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSum(UsageCounts):
-    """Summed usage; `None` in a column by which it is not grouped."""
+    """Summed usage. A column that is not in `by` is `None`."""
 
     day: int | None = None
     caller: str | None = None
@@ -229,12 +232,12 @@ class UsageQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """The store's status, as the balancer sees it.
+    """The status of the store, as seen by the balancer.
 
-    `away_since` is on the clock of the event loop; `problem` says why the store is away.
-    `num_pending` items wait to be written. `num_dropped` items were never written: the store
-    refuses them, or too many waited. `fault`: the store was reached, but refused a part of the last
-    write.
+    `away_since` is on the clock of the event loop. `problem` says why the store is away.
+    `num_pending` items wait to be written. `num_dropped` items were never written, because the
+    store refused them or too many waited. `fault` is given if the store was reached but refused a
+    part of the last write.
     """
 
     away_since: float | None = None
@@ -261,12 +264,10 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class SavedCordon:
-    """An agent that an operator wants to get no new work, from `since` on.
+    """An agent that gets no new requests from `since` on, by an operator's order.
 
-    `agent` is the id it had.
-
-    Its running requests move at `deadline`. Both are in seconds since 1970, by the clocks of
-    balancers.
+    `agent` is the id of the agent at that time. At `deadline` its running requests move to other
+    agents. Both times are in seconds since 1970, by the clocks of balancers.
     """
 
     agent: str
@@ -280,9 +281,9 @@ class SavedCordon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSession:
-    """A log-in to the dashboard until `expires_at`, in seconds since 1970.
+    """A login to the dashboard until `expires_at`, in seconds since 1970.
 
-    `id` is the digest of a secret token; `name` and `digest` belong to the key.
+    `id` is the digest of a secret token. `name` and `digest` belong to the key.
     """
 
     id: str
@@ -294,10 +295,10 @@ class SavedSession:
 # ---- the diary
 
 MAX_DIARY = 10_000
-"""Entries of the diary that a store keeps; older ones are deleted."""
+"""Maximum entries of the diary in a store. Older entries are deleted."""
 
 MAX_HOSTS = 4096
-"""Hosts that a store remembers; those that were seen longest ago are forgotten."""
+"""Maximum hosts in a store. Hosts that were last seen longest ago are deleted."""
 
 DiaryKind = Literal[
     "balancer_started",
@@ -323,8 +324,8 @@ DiaryKind = Literal[
 class DiaryEntry:
     """An event at the time `at`, about a `subject`: a host, a model, a key or a balancer.
 
-    `message` is for people. `by` is the name of the key of the person who did it; `None` if nobody
-    did, or no key is needed. `number` orders entries; the store assigns it.
+    `message` is for people. `by` is the name of the key that caused the event; `None` if no key
+    did. `number` orders entries, and is assigned by the store.
     """
 
     number: int = 0
@@ -336,12 +337,12 @@ class DiaryEntry:
 
 
 HostState = Literal["here", "drained", "stopped", "lost"]
-"""Connected, or why it is not: an operator had drained it, it ended in good order, or neither."""
+"""`here` is connected. `drained`, `stopped` in good order, and `lost` say why a host is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedHost:
-    """A host of the fleet, present or past, in its `state` since the time `since`.
+    """A present or past host of the fleet. The host has been in `state` since the time `since`.
 
     `document` is JSON.
     """

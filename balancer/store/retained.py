@@ -35,7 +35,7 @@ from .retained_records import (
 from .tables import KEPT_EVENTS, RETAINED_REQUESTS
 
 MOST_FOUND = 1024
-"""Requests whose names begin alike: those of one batch."""
+"""Maximum requests with a common beginning of their names, which belong to one batch."""
 
 _REQUESTS, _EVENTS = RETAINED_REQUESTS.c, KEPT_EVENTS.c
 
@@ -43,7 +43,7 @@ _REQUESTS, _EVENTS = RETAINED_REQUESTS.c, KEPT_EVENTS.c
 class RetainedStore:
     """Stores retained requests. Every method raises `StoreAway`.
 
-    What it confirms survives a crash.
+    Confirmed changes survive a crash.
     """
 
     def __init__(self, database: Database) -> None:
@@ -52,10 +52,10 @@ class RetainedStore:
         self._now = database.now
 
     async def write_retained(self, run: str, write: RetainedWrite, lease: float) -> RetainedOutcome:
-        """Write for the balancer `run`; its new requests get a lease of `lease` seconds.
+        """Write for the balancer `run`. Its new requests get a lease of `lease` seconds.
 
-        Writing the same again has no effect. Nothing is written about requests on which `run` has
-        no lease.
+        Repeating a write has no effect. Events of requests without a lease of `run` are not
+        written.
         """
         async with self._transaction() as connection:
             unsaved = await self._begin(connection, run, write.begun, lease)
@@ -69,11 +69,10 @@ class RetainedStore:
     async def claim_retained(
         self, run: str, lease: float, most: int, *, but: Collection[str] = ()
     ) -> list[FoundRequest]:
-        """Renew the leases of `run`, and take up to `most` requests whose lease is over, oldest
-        first.
+        """Renew the leases of `run`, and take up to `most` requests whose leases have expired.
 
-        If several balancers ask at once, each request goes to one of them. The ids in `but` are
-        left to others.
+        The oldest requests are taken first. If several balancers ask at once, each request goes to
+        one of them. Requests with ids in `but` are not taken.
         """
         until = self._now + lease
         async with self._transaction() as connection:
@@ -88,15 +87,17 @@ class RetainedStore:
             return await _found(connection, select(RETAINED_REQUESTS).where(taken))
 
     async def cancelled_retained(self, run: str) -> list[str]:
-        """Return the ids of requests of `run` that were cancelled at other balancers."""
+        """Return the ids of requests of `run` that other balancers have cancelled."""
         async with self._transaction() as connection:
             return list((await connection.execute(_cancelled(run))).scalars())
 
     async def find_retained(
         self, owner: str, *, id: str = "", prefix: str = ""
     ) -> list[FoundRequest]:
-        """Return the owner's request with this id, or those whose names begin with `prefix`, and
-        mark them as used."""
+        """Return the owner's requests, and mark them as used.
+
+        `id` selects one request. `prefix` selects the requests whose names begin with this text.
+        """
         requests = RETAINED_REQUESTS.c
         condition = requests.owner == storable_text(owner)
         if id:
@@ -111,9 +112,11 @@ class RetainedStore:
             )
 
     async def trim_retained(self, bounds: RetainedBounds) -> int:
-        """Delete requests beyond `bounds`, except running ones. Returns how many.
+        """Delete requests beyond `bounds`, except running ones.
 
-        The least recently used request of the owner with most goes first.
+        Returns the number of deleted requests.
+
+        The owner with the most requests first loses the least recently used one.
         """
         async with self._transaction() as connection:
             excess = _excess(bounds, self._now)
@@ -126,7 +129,7 @@ class RetainedStore:
     async def _begin(
         self, connection: AsyncConnection, run: str, begun: Sequence[SavedRequest], lease: float
     ) -> frozenset[str]:
-        """Add new requests. Returns the ids of those whose name is taken."""
+        """Add new requests. Returns the ids of requests whose names are taken."""
         if not begun:
             return frozenset()
         rows = [_storable(each) for each in begun]
@@ -230,19 +233,22 @@ _NAMES = ("id", "owner", "name", "digest", "document", "created_at")
 
 
 def _replacing(insert: AnyInsert) -> Insert:
-    """Insert events, replacing those from the same number on."""
+    """Return an insert of events that replaces events from the same number on."""
     document = insert.excluded.document
     return insert.on_conflict_do_update(index_elements=["id", "start"], set_={"document": document})
 
 
 def _owned(run: str, ids: Collection[str]) -> Select[Any]:
-    """Return the `ids` that `run` may write; their rows are locked until the transaction ends."""
+    """Return a query for the `ids` that `run` may write.
+
+    The rows are locked until the transaction ends.
+    """
     mine = _REQUESTS.id.in_(ids) & (_REQUESTS.lease_owner == run)
     return select(_REQUESTS.id).where(mine).with_for_update()
 
 
 def _growing(now: ColumnElement[float]) -> Update:
-    """Note that events were added to a request; the parameters are those of `SavedEvents`."""
+    """Return a statement that records added events; `SavedEvents` has its parameters."""
     return (
         update(RETAINED_REQUESTS)
         .where(_REQUESTS.id == bindparam("of"))
@@ -257,13 +263,13 @@ def _growing(now: ColumnElement[float]) -> Update:
 
 
 def _releasing(run: str, ids: Collection[str]) -> Update:
-    """End leases of `run`."""
+    """Return a statement that ends leases of `run`."""
     mine = _REQUESTS.id.in_(ids) & (_REQUESTS.lease_owner == run)
     return update(RETAINED_REQUESTS).where(mine).values(lease_owner="", lease_until=0.0)
 
 
 def _forgetting(ids: Collection[str]) -> tuple[Delete, Delete]:
-    """Delete requests with their events."""
+    """Return statements that delete requests and their events."""
     return (
         delete(KEPT_EVENTS).where(_EVENTS.id.in_(ids)),
         delete(RETAINED_REQUESTS).where(_REQUESTS.id.in_(ids)),
@@ -271,19 +277,19 @@ def _forgetting(ids: Collection[str]) -> tuple[Delete, Delete]:
 
 
 def _renewing(run: str, until: ColumnElement[float]) -> Update:
-    """Renew the leases of `run`."""
+    """Return a statement that renews the leases of `run`."""
     mine = (_REQUESTS.lease_owner == run) & ~_REQUESTS.has_ended
     return update(RETAINED_REQUESTS).where(mine).values(lease_until=until)
 
 
 def _cancelling(ids: Collection[str]) -> Update:
-    """Mark requests that have not ended as cancelled."""
+    """Return a statement that marks requests as cancelled if they have not ended."""
     running = _REQUESTS.id.in_(ids) & ~_REQUESTS.has_ended
     return update(RETAINED_REQUESTS).where(running).values(is_cancelled=True)
 
 
 def _cancelled(run: str) -> Select[Any]:
-    """Return the requests of `run` whose callers have cancelled them."""
+    """Return a query for the requests of `run` whose callers have cancelled them."""
     mine = (_REQUESTS.lease_owner == run) & ~_REQUESTS.has_ended
     return select(_REQUESTS.id).where(mine & _REQUESTS.is_cancelled)
 
@@ -291,8 +297,10 @@ def _cancelled(run: str) -> Select[Any]:
 def _claimable(
     run: str, now: ColumnElement[float], most: int, but: Collection[str] = ()
 ) -> Select[Any]:
-    """Return other balancers' requests whose lease is over, oldest first, unless one is taking
-    them."""
+    """Return a query for other balancers' requests with expired leases, oldest first.
+
+    The result lacks requests that another transaction is taking.
+    """
     return (
         select(_REQUESTS.id)
         .where(~_REQUESTS.has_ended)
@@ -306,7 +314,7 @@ def _claimable(
 
 
 def _excess(bounds: RetainedBounds, now: ColumnElement[float]) -> Select[Any]:
-    """Return the ids of requests beyond `bounds`, except running ones."""
+    """Return a query for the ids of requests beyond `bounds`, except running ones."""
     is_idle = case((_REQUESTS.has_ended, True), else_=_REQUESTS.lease_until <= now).label("is_idle")
     ranked = fairly_ranked(
         _REQUESTS.id,

@@ -1,7 +1,7 @@
 """The saved form of a request that outlives its balancer.
 
-A balancer that runs a request has a lease on it. If the lease ends, because the balancer has ended
-or cannot reach the store, another balancer may take the request.
+The balancer that runs a request has a lease on the request. The lease expires if the balancer has
+ended or cannot reach the store. Another balancer may then take the request.
 """
 
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRequest:
-    """An accepted request. `owner` is empty if it belongs to everybody.
+    """An accepted request. `owner` is empty if everybody owns the request.
 
-    An owner has one request of a `name`. `digest` is that of the request's body, in hexadecimal
-    digits. `document` is JSON: the request, and what its API needs to continue it.
+    An owner has at most one request with a `name`. `digest` is the digest of the request's body,
+    in hexadecimal digits. `document` is JSON: the request, and the data that its API needs to
+    continue.
     """
 
     id: str
@@ -27,8 +28,8 @@ class SavedRequest:
 class SavedEvents:
     """Events of the request `id`, as JSON, from number `start` on.
 
-    They replace saved events from the same number on. `model` and `fingerprint` belong to the
-    answer so far, once it has begun; with the last event it `has_ended`.
+    They replace saved events from the same number on. `model` and `fingerprint` are known from the
+    answer's beginning on. `has_ended` is true with the last event.
     """
 
     id: str
@@ -43,8 +44,8 @@ class SavedEvents:
 class RetainedWrite:
     """Changes of retained requests that are written together.
 
-    Any balancer may take `released` requests at once. `cancelled` requests are ended by the
-    balancer that runs them, now or later; all balancers are notified.
+    Any balancer may take `released` requests at once. The balancer that runs `cancelled` requests
+    ends them, now or later. All balancers are notified.
     """
 
     begun: tuple[SavedRequest, ...] = ()
@@ -58,9 +59,8 @@ class RetainedWrite:
 class RetainedOutcome:
     """The outcome of a write.
 
-    `unsaved` were not added, because their owner has another request of that name.
-
-    `lost` run at another balancer now, or were deleted: they must stop here.
+    `unsaved` requests were not added, because their owner has another request with the same name.
+    `lost` requests now run at another balancer, or were deleted. They must stop here.
     """
 
     unsaved: frozenset[str] = frozenset()
@@ -77,12 +77,12 @@ class FoundRequest:
     model: str | None = None
     fingerprint: str | None = None
     is_cancelled: bool = False
-    """Whether the caller has cancelled it, at any balancer."""
+    """Whether the caller has cancelled the request, at any balancer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedBounds:
-    """The most that a store retains: requests, bytes, and seconds since the last use."""
+    """The bounds of retained requests: number, bytes, and seconds since the last use."""
 
     num: int
     num_bytes: int

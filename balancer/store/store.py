@@ -33,7 +33,7 @@ from .tables import ACCESS_KEYS, ACCESS_STATE, CORDONS, DESIRED_STATE, SESSIONS
 from .url import StoreUrl
 
 CLOSE_TIMEOUT = 4.0
-"""Seconds to wait for the thread of a connection that failed."""
+"""Maximum seconds to wait for the thread of a failed connection."""
 
 _NEWEST_CORDONS = (
     select(CORDONS).order_by(CORDONS.c.since.desc(), CORDONS.c.agent).limit(MAX_CORDONS)
@@ -41,14 +41,16 @@ _NEWEST_CORDONS = (
 
 
 class Store:
-    """The desired state, access keys and cordons; its parts store the rest in the same database.
+    """The desired state, access keys, sessions and cordons.
+
+    Parts store the rest in the same database.
 
     Every method but `close` raises `StoreAway`. When a method returns, its change is written.
     Unless the store is in memory, the change survives a crash of any process.
     """
 
     def __init__(self, url: StoreUrl) -> None:
-        """A store in memory is ready at once; any other must be opened: see `open_store`."""
+        """Make a store. `open_store` must open the store unless it is in memory."""
         self.database = Database(url)
         self.history = HistoryStore(self.database)
         self.jobs = JobStore(self.database)
@@ -62,7 +64,7 @@ class Store:
         return self.database.is_lasting
 
     async def open(self) -> None:
-        """Connect, and bring the tables to this version. Raises `StoreAway`, `StoreRefused`."""
+        """Connect, and bring the tables to this version. Raises `StoreAway` or `StoreRefused`."""
         if self.is_lasting:
             from .migrate import migrate  # it takes a fifth of a second to import
 
@@ -76,16 +78,15 @@ class Store:
     # ---- the desired state
 
     async def load_desired_state(self) -> SavedState | None:
-        """Return the desired state, if one was saved."""
+        """Return the desired state, if any was saved."""
         async with self.database.transaction() as connection:
             return await _saved(connection)
 
     async def save_desired_state(self, persist: Persist) -> None:
         """Save the desired state. Raises `RevisionConflict`.
 
-        It may be repeated, such as after a lost answer.
-
-        Of several writers of one revision, exactly one succeeds.
+        The call may be repeated, such as after a lost answer. If several writers save the same
+        revision, exactly one succeeds.
         """
         revision = persist.expected + 1
         async with self.database.transaction() as connection:
@@ -111,9 +112,9 @@ class Store:
         return sorted((SavedKey(**row) for row in rows), key=lambda key: key.name)
 
     async def save_key(self, key: SavedKey) -> None:
-        """Add revision 1, or replace the revision before. Raises `KeyConflict`.
+        """Add revision 1, or replace the previous revision. Raises `KeyConflict`.
 
-        It may be repeated, such as after a lost answer.
+        The call may be repeated, such as after a lost answer.
         """
         async with self.database.transaction() as connection:
             save = _is_added if key.revision == 1 else _is_replaced
@@ -125,7 +126,7 @@ class Store:
             await notify_changed(connection, "keys")
 
     async def forget_key(self, name: str, revision: int) -> None:
-        """Delete this revision of a key, if it exists. Raises `KeyConflict`."""
+        """Delete a key with this revision, if any. Raises `KeyConflict` for another revision."""
         chosen = (ACCESS_KEYS.c.name == name) & (ACCESS_KEYS.c.revision == revision)
         async with self.database.transaction() as connection:
             result = await connection.execute(delete(ACCESS_KEYS).where(chosen))
@@ -134,12 +135,12 @@ class Store:
             await notify_changed(connection, "keys")
 
     async def had_keys(self) -> bool:
-        """Return whether a key was ever made; true if that is unknown."""
+        """Return whether a key ever existed; true if this is unknown."""
         async with self.database.transaction() as connection:
             return (await connection.execute(select(ACCESS_STATE.c.had_keys))).scalar() is not False
 
     async def note_keys(self, *, had_keys: bool) -> None:
-        """Record whether there ever was a key."""
+        """Record whether a key ever existed."""
         async with self.database.transaction() as connection:
             await connection.execute(update(ACCESS_STATE).values(had_keys=had_keys))
 
@@ -167,13 +168,13 @@ class Store:
     # ---- cordons
 
     async def load_cordons(self) -> list[SavedCordon]:
-        """Return all cordons, oldest first; at most `MAX_CORDONS`."""
+        """Return at most `MAX_CORDONS` cordons, oldest first."""
         async with self.database.transaction() as connection:
             rows = (await connection.execute(_NEWEST_CORDONS)).mappings().all()
         return [SavedCordon(**row) for row in reversed(rows)]
 
     async def save_cordon(self, cordon: SavedCordon) -> None:
-        """Add a cordon, or replace that of the same agent."""
+        """Add a cordon, or replace the cordon of the same agent."""
         agent, name = storable_text(cordon.agent), storable_text(cordon.name)
         values = {"agent": agent, "name": name, "since": cordon.since, "deadline": cordon.deadline}
         newest = select(_NEWEST_CORDONS.subquery().c.agent)
@@ -197,7 +198,10 @@ async def _saved(connection: AsyncConnection) -> SavedState | None:
 
 
 async def _is_added(connection: AsyncConnection, key: SavedKey) -> bool:
-    """Insert a key. If two insert the same name at once, the second waits, and returns `False`."""
+    """Insert a key. Returns false if the name exists.
+
+    If two transactions insert the same name at once, the second waits and returns false.
+    """
     try:
         async with connection.begin_nested():
             await connection.execute(insert(ACCESS_KEYS).values(**asdict(key)))
@@ -246,7 +250,7 @@ async def open_store(url: StoreUrl) -> Store:
 async def _ended(threads: set[threading.Thread]) -> None:
     """Wait for the threads of connections that could not be opened.
 
-    Otherwise a balancer that cannot start could end with the traceback of such a thread.
+    Without this, a balancer that cannot start could end with the traceback of such a thread.
     """
     for thread in threads:
         if "_connection_worker" in thread.name:  # aiosqlite's
@@ -254,7 +258,7 @@ async def _ended(threads: set[threading.Thread]) -> None:
 
 
 def _require_file(path: Path) -> None:
-    """Check the path, because SQLite has one message for all of its problems."""
+    """Check the path of an SQLite file, because SQLite has one message for all problems."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise StoreRefused(f"there is no folder {folder}; make it first")

@@ -1,4 +1,4 @@
-"""The tables, as the newest migration leaves them."""
+"""The tables of the store, as left by the newest migration."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ DESIRED_STATE = Table(
     Column("document", Text, nullable=False),
     CheckConstraint("id = 1", name="one_row"),
 )
-"""One row. Revision 0: nothing was ever saved."""
+"""One row. Revision 0 means that nothing was ever saved."""
 
 HISTORY_STEPS = Table(
     "history_steps",
@@ -37,7 +37,7 @@ HISTORY_STEPS = Table(
     Column("source", Text, primary_key=True),
     Column("document", Text, nullable=False),
 )
-"""`source`: the run of the balancer that counted them."""
+"""`source` is the run of the balancer that counted the step."""
 
 ENDED_REQUESTS = Table(
     "ended_requests",
@@ -78,7 +78,7 @@ ACCESS_KEYS = Table(
     Column("revoked_at", Double),
     Column("rotated_at", Double),
 )
-"""The keys themselves are nowhere: `digest` is their SHA-256."""
+"""Access keys. `digest` is the SHA-256 of a key, which is stored nowhere."""
 
 ACCESS_STATE = Table(
     "access_state",
@@ -87,7 +87,10 @@ ACCESS_STATE = Table(
     Column("had_keys", Boolean, nullable=False),
     CheckConstraint("id = 1", name="one_access_state"),
 )
-"""One row: whether there ever was an access key. Without keys, a store that had some is shut."""
+"""One row: whether an access key ever existed.
+
+If the store had keys and has none now, the balancer refuses all requests.
+"""
 
 SESSIONS = Table(
     "dashboard_sessions",
@@ -97,7 +100,7 @@ SESSIONS = Table(
     Column("digest", Text, nullable=False),
     Column("expires_at", Double, nullable=False),
 )
-"""The tokens themselves are nowhere: `id` is the digest of one."""
+"""Sessions of the dashboard. `id` is the digest of a token, which is stored nowhere."""
 
 CORDONS = Table(
     "cordons",
@@ -164,7 +167,7 @@ CHUNKS = Table(
     Column("num_completed", BigInteger),
     Column("num_failed", BigInteger),
 )
-"""A chunk has results exactly when it has a `key`."""
+"""Chunks of batches. A chunk has results exactly if it has a `key`."""
 
 RETAINED_REQUESTS = Table(
     "kept_requests",
@@ -186,7 +189,7 @@ RETAINED_REQUESTS = Table(
     Index("kept_requests_by_name", "owner", "name", unique=True),
     Index("kept_requests_by_lease", "has_ended", "lease_until"),
 )
-"""Requests that outlive their balancer. One runs at the balancer that has its lease."""
+"""Requests that outlive their balancer. A request runs at the balancer with its lease."""
 
 KEPT_EVENTS = Table(
     "kept_events",
@@ -195,7 +198,7 @@ KEPT_EVENTS = Table(
     Column("start", Integer, primary_key=True, autoincrement=False),
     Column("document", Text, nullable=False),
 )
-"""Their events in chunks; `start` is the number of a chunk's first one."""
+"""Events of retained requests, in chunks. `start` is the number of a chunk's first event."""
 
 CONVERSATIONS = Table(
     "conversations",
@@ -231,7 +234,7 @@ HOSTS = Table(
     Column("last_seen", Double, nullable=False),
     Column("document", Text, nullable=False),
 )
-"""Hosts that agents ran on, by the agents' names."""
+"""Hosts on which agents ran, by the agents' names."""
 
 BALANCERS = Table(
     "balancers",
@@ -245,7 +248,7 @@ BALANCERS = Table(
     Column("started_at", Double),
     Column("url", Text),
 )
-"""Balancers that share the store; each writes its row anew while it lives."""
+"""Balancers that share the store. Each live balancer renews its row."""
 
 MAIL = Table(
     "mail",
@@ -255,7 +258,10 @@ MAIL = Table(
     Column("document", Text, nullable=False),
     Column("sent_at", Double, nullable=False),
 )
-"""Letters to the balancers that share a PostgreSQL; each deletes its own as it reads them."""
+"""Messages to balancers that share a PostgreSQL.
+
+A balancer deletes its messages as it reads them.
+"""
 
 LEADERSHIP = Table(
     "leadership",
@@ -263,11 +269,11 @@ LEADERSHIP = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("epoch", BigInteger, nullable=False),
 )
-"""One row: the epoch of the balancer that led last."""
+"""One row: the epoch of the last leading balancer."""
 
 FIRST_ROWS: tuple[tuple[Table, Mapping[str, object]], ...] = (
     (DESIRED_STATE, {"id": 1, "revision": 0, "document": ""}),
     (ACCESS_STATE, {"id": 1, "had_keys": False}),
     (LEADERSHIP, {"id": 1, "epoch": 0}),
 )
-"""Rows that tables have from the beginning."""
+"""Rows that tables contain from the beginning."""

@@ -1,6 +1,6 @@
 """The URL of `--state`: `memory://`, `sqlite:///FILE`, or `postgresql://USER@HOST/DATABASE`.
 
-No message of this file contains a password.
+No message from this file contains a password.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ FORMS = "memory://, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 PARAMETERS = ("host", "sslmode")
-"""Parameters that a URL may have: the folder of a Unix socket, and libpq's `sslmode`."""
+"""Allowed parameters of a URL: the folder of a Unix socket, and libpq's `sslmode`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
     """The URL of a store.
 
-    `location` is SQLite's file; the other fields locate a PostgreSQL database.
+    `location` is the file of SQLite. The other fields locate a PostgreSQL database.
     """
 
     kind: Literal["memory", "sqlite", "postgresql"]
@@ -31,7 +31,7 @@ class StoreUrl:
     ssl_mode: str | None = None
 
     def __str__(self) -> str:
-        """Return the URL without the password, for people."""
+        """Return the URL for people, without the password."""
         if self.kind != "postgresql":
             return f"{self.kind}://{'/' * bool(self.location)}{self.location}"
         user = f"{self.user}@" if self.user else ""
@@ -40,7 +40,7 @@ class StoreUrl:
 
 
 def parse_store_url(text: object) -> StoreUrl:
-    """Parse the URL of a store. Raises `ValueError` that says what is allowed."""
+    """Parse the URL of a store. Raises `ValueError` that lists the allowed URLs."""
     if isinstance(text, StoreUrl):
         return text
     if not isinstance(text, str):

@@ -1,8 +1,8 @@
-"""Writes to the store in the background, so that nothing else waits for it.
+"""Writes to the store in the background, so that no caller waits for the store.
 
-An item that cannot be written affects no other item: a failing batch is written in halves, and
-these in halves, until the faulty item is alone and lost. While the store is away, everything waits
-and is tried again. Invariant: at most one write is in progress.
+An item that cannot be written affects no other item: if a batch fails, its halves are written
+separately, and so on, until the faulty item is alone and lost. While the store is away, all items
+wait, and the writer retries. Invariant: at most one write is in progress.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 1.0
-"""Seconds between two tries while the store is away; the pause doubles."""
+"""Maximum seconds between two tries while the store is away. The pause doubles."""
 
 TRY_TIMEOUT = 5.0
-"""Seconds after which a store that does not answer counts as away."""
+"""Seconds after which a store without an answer counts as away."""
 
 MAX_ERROR = 300
-"""Characters of what a driver says of an item, which may quote it."""
+"""Maximum characters of a driver's message about an item, which may quote the item."""
 
 
 @asynccontextmanager
 async def in_time() -> AsyncIterator[None]:
-    """A context that raises `StoreAway` if its block takes too long."""
+    """Return a context that raises `StoreAway` if its block takes too long."""
     try:
         async with asyncio.timeout(TRY_TIMEOUT):
             yield
@@ -45,23 +45,26 @@ Outcome_contra = TypeVar("Outcome_contra", contravariant=True)
 
 
 class Backlog(Protocol[Item, Outcome_contra]):
-    """A bounded queue of items to write. An item stays in the queue until it is written or lost."""
+    """A bounded queue of items to write.
+
+    An item stays in the queue until it is written or lost.
+    """
 
     def __len__(self) -> int:
-        """The number of items that are not known to be in the store."""
+        """Return the number of items that are not known to be in the store."""
 
     @property
     def has_any(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether any items wait to be written."""
 
     def next_batch(self) -> Sequence[Item]:
-        """The next items to write together, in order."""
+        """Return the next items to write together, in order."""
 
     def written(self, items: Sequence[Item], outcome: Outcome_contra, /) -> None:
         """Remove items that were written."""
 
     def lost(self, item: Item) -> None:
-        """Give up `item`, which can never be written."""
+        """Remove `item`, which can never be written."""
 
 
 class WriteBehind(Generic[Item, Outcome]):
@@ -77,10 +80,11 @@ class WriteBehind(Generic[Item, Outcome]):
         name_of: Callable[[Item], Mapping[str, object]],
         gather: float = 0.0,
     ) -> None:
-        """`write` writes items. It raises `StoreAway`, or another error for a faulty item.
+        """Make a writer. `write` writes items.
 
-        For a lost item, `loss` and its name are logged. Items that are not urgent are gathered for
-        `gather` seconds before they are written.
+        `write` raises `StoreAway`, or another error for a faulty item. The log line of a lost item
+        has `loss` and the item's name. Items that are not urgent are gathered for `gather` seconds
+        before they are written.
         """
         self.health = health
         self._backlog = backlog
@@ -97,21 +101,21 @@ class WriteBehind(Generic[Item, Outcome]):
         self._is_idle.set()
         self._end_of_write: asyncio.Future[Sequence[Item]] | None = None
         self.under_way: Sequence[Item] = ()
-        """What is being written."""
+        """The items that are being written."""
 
     def status(self) -> StoreStatus:
-        """The store's status after the last attempt."""
+        """Return the store's status after the last attempt."""
         return self.health.status(len(self._backlog))
 
     def stir(self, *, is_urgent: bool = True) -> None:
-        """Wake the writer: there is more to write."""
+        """Wake the writer, because there are more items to write."""
         self._is_idle.clear()
         self._notifications.set()
         if is_urgent:
             self._is_urgent.set()
 
     async def written(self) -> Sequence[Item]:
-        """Wait until a write has ended. Returns its items that were lost."""
+        """Wait until a write has ended. Returns the lost items of the write."""
         if self._end_of_write is None:
             self._end_of_write = asyncio.get_running_loop().create_future()
         return await asyncio.shield(self._end_of_write)
@@ -131,7 +135,7 @@ class WriteBehind(Generic[Item, Outcome]):
                 self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     async def flush(self, within: float) -> bool:
-        """Wait until everything is written, at most `within` seconds. Returns whether it is.
+        """Wait at most `within` seconds until all items are written. Returns whether they are.
 
         `run` must be running.
         """
@@ -154,7 +158,7 @@ class WriteBehind(Generic[Item, Outcome]):
     # ---- inside
 
     async def _gather(self) -> None:
-        """Wait for more items, unless something urgent waits."""
+        """Wait for more items, unless an urgent item waits."""
         if self._num_flushes or not self._gather_for:
             return
         try:
@@ -166,7 +170,8 @@ class WriteBehind(Generic[Item, Outcome]):
     async def _is_tried(self, waiting: Sequence[Item]) -> bool:
         """Write waiting items as far as possible. Returns false if the store is away.
 
-        The batch may have been too large for the time limit, so half of it is tried next.
+        If the store is away, half of the batch is tried next, because the batch may have been too
+        large for the time limit.
         """
         batch = self.under_way = waiting[: self._most_at_once]
         is_all = len(batch) == len(waiting)
@@ -189,7 +194,7 @@ class WriteBehind(Generic[Item, Outcome]):
         return True
 
     async def _lost_of(self, batch: Sequence[Item]) -> list[Item]:
-        """Write a batch, in halves if it fails. Returns the lost items. Raises `StoreAway`."""
+        """Write a batch, in halves after an error. Returns the lost items. Raises `StoreAway`."""
         try:
             async with in_time():
                 outcome = await self._write(batch)
@@ -207,7 +212,7 @@ class WriteBehind(Generic[Item, Outcome]):
         return []
 
     def _lose(self, item: Item, error: Exception) -> None:
-        """Log a lost item, with a traceback only for the first one until all is written again."""
+        """Log a lost item. Only the first loss after a complete write has a traceback."""
         logger.error(
             "%s: %s: %s",
             self._loss,

@@ -54,7 +54,8 @@ class DrainService:
     async def drain(self, agent: AgentId, within: float | None) -> None:
         """Give an agent no new requests.
 
-        If `within` is given, running requests end after this time.
+        If `within` is given, requests that still run after this time move to other agents. Requests
+        that cannot move end.
         """
         self._runtime.cordon(agent, within)
         if (cordon := self._runtime.views.cordon_of(agent)) is not None:

@@ -300,7 +300,10 @@ DEFAULT_DRAIN = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDrain:
-    """Requests that still run after `deadline` end with an error. `null` means no deadline."""
+    """Requests that still run after `deadline` move to other agents, or end with an error.
+
+    `null` means no deadline.
+    """
 
     __pydantic_config__ = STRICT
     deadline: Annotated[Duration, Field(ge=0)] | None = None
@@ -308,7 +311,7 @@ class AgentDrain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentReload:
-    """Running requests may continue for `deadline`."""
+    """Running requests may continue for `deadline` before the reload."""
 
     __pydantic_config__ = STRICT
     deadline: Annotated[Duration, Field(ge=0)] = DEFAULT_DRAIN

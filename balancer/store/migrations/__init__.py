@@ -1,1 +1,1 @@
-"""The tables' history, for Alembic: each file in `versions` leads from one schema to the next."""
+"""The migrations of the tables, for Alembic. Each file in `versions` leads to the next schema."""

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that `migrate` holds."""
+"""The entry point of Alembic, which runs the migrations on the connection of `migrate`."""
 
 from alembic import context
 
