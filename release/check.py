@@ -136,7 +136,7 @@ TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "jsonschema
 """Packages that the tests below need, in the pinned versions."""
 
 PYTHONS = ("3.12", "3.13", "3.14")
-"""Versions of Python that `pyproject.toml` allows."""
+"""Further versions of Python that `pyproject.toml` allows. The full tests run on another one."""
 
 SMALL_TESTS = (
     *("tests/shared", "tests/agent/link", "tests/balancer/access", "tests/balancer/tls"),
@@ -161,7 +161,7 @@ def _try_lowest(folder: Path) -> None:
 
 
 def _try_pythons(folder: Path) -> None:
-    """Run the small tests and the demo with each Python on the PATH, with pinned versions."""
+    """Run the small tests and the demo with each of `PYTHONS` on the PATH, with pinned versions."""
     for version in PYTHONS:
         found = _uv("python", "find", "--no-python-downloads", version)
         if found.returncode:

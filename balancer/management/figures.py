@@ -46,7 +46,7 @@ class Answer(Json):
 
     @classmethod
     def fields(cls) -> Json:
-        """Return the types of all fields by name. Annotated types replace those of figures."""
+        """Return the types of all fields by name. Annotated types replace the types of figures."""
         hints = get_type_hints(cls, include_extras=True)
         return cls.figures() | {
             name: NotRequired[hint] if name in cls.OPTIONAL else hint

@@ -23,7 +23,7 @@ class StoreHealth:
     """
 
     def __init__(self, store: str) -> None:
-        """Make the health of a store that works. `store` is the store's name in the log."""
+        """Start with a healthy store. `store` is the name of the store in the log."""
         self.store = store
         self._away_since: float | None = None
         self._problem: str | None = None

@@ -153,7 +153,7 @@ class Store:
         return [SavedSession(**row) for row in rows]
 
     async def save_session(self, session: SavedSession, now: float) -> None:
-        """Add a session, and delete those that have expired by `now`."""
+        """Add a session, and delete sessions that have expired by `now`."""
         async with self.database.transaction() as connection:
             await connection.execute(delete(SESSIONS).where(SESSIONS.c.expires_at <= now))
             await connection.execute(insert(SESSIONS).values(**asdict(session)))

@@ -1,1 +1,1 @@
-"""One file for each version that changed the schema. A released one never changes."""
+"""One file for each version that changed the schema. A released file never changes."""
