@@ -1,5 +1,5 @@
-"""Routing: chooses the agent of a request, by cached prefixes, speeds and costs.
+"""Chooses the agent for each request, from cached prefixes, agent speeds and costs.
 
-All modules are pure. Dispatch decides which request is next; routing decides which agent is best
-for it.
+All modules are pure. Dispatch decides which request is next. Routing decides which agent is best
+for this request.
 """

@@ -1,7 +1,7 @@
-"""Fetches of prefixes between agents: which agent can lend, how long a fetch takes, and tickets.
+"""Decides which agent fetches a prompt prefix from which other agent.
 
-The rate of an agent is learnt from its own fetches. Each time a rate is too slow for a fetch, its
-record fades a little, so that fetching is tried again.
+The transfer rate of an agent is learnt from its own fetches. If a learnt rate is too slow for a
+fetch, the learnt value is raised a little, so that the agent tries a fetch again later.
 """
 
 from collections.abc import Mapping
@@ -17,38 +17,37 @@ from ..decisions import LinkId
 from .rates import Average
 
 FIRST_RATE = 50e6
-"""Bytes a second, before anything was measured: a gigabit, half used."""
+"""The assumed transfer rate in bytes a second before any fetch: half of a gigabit connection."""
 
 PRIOR = 0.1
-"""Seconds of a fetch that the first rate weighs."""
+"""The weight of `FIRST_RATE` in the average, in seconds of measured fetches."""
 
 FORGIVEN = 1.02
-"""A slow rate counts as so many times faster after each request that it kept from fetching."""
+"""The factor by which a slow learnt rate is raised each time the rate rules out a fetch."""
 
 MOST_BYTES = 2**53
 
 LEAST_RATE = 1e3
 MOST_RATE = 1e12
-"""No connection counts as slower or faster."""
+"""The bounds of a learnt transfer rate, in bytes a second."""
 
 LATENCY = 0.05
-"""Seconds that a fetch takes besides: to connect, and for both engines to copy."""
+"""Seconds that every fetch takes, whatever its size: to connect, and to copy in both engines."""
 
 LEAST_TOKENS = 64
-"""Shorter prefixes are computed."""
+"""The minimum tokens that a fetch must save. An agent computes shorter prefixes itself."""
 
 SLACK = 2.0
-"""A fetch is given up when it takes as many times longer than to compute the prefix would."""
+"""A fetch is stopped if it takes this many times longer than computing the prefix."""
 
 LEAST_SECONDS = 0.25
-"""A fetch has so much time at least."""
+"""The minimum time limit of a fetch, in seconds."""
 
 
 class Fetching(NamedTuple):
-    """A request should fetch `num_tokens` from the agent `source`; computing them would take
-    `seconds`.
+    """A recommended fetch of `num_tokens` from the agent `source`.
 
-    `address` is where the source lends.
+    Computing these tokens would take `seconds`. The source lends prefixes at `address`.
     """
 
     source: LinkId
@@ -57,7 +56,7 @@ class Fetching(NamedTuple):
     address: str
 
     def agree(self, ticket: str) -> tuple[Lend, PrefixSource]:
-        """Return the messages to lender and borrower, with `ticket`."""
+        """Return the messages to the lender and to the borrower; both contain `ticket`."""
         seconds = min(max(self.seconds * SLACK, LEAST_SECONDS), LONGEST_LOAN)
         return (
             Lend(ticket=ticket, seconds=seconds),
@@ -72,14 +71,14 @@ class _Rate:
 
 
 class Fetches:
-    """The agents that lend prefixes, by link. Lengths are in tokens."""
+    """The agents that lend prefixes, and the transfer rate of each agent."""
 
     def __init__(self) -> None:
         self._peers: dict[LinkId, Peer] = {}
         self._rates: dict[LinkId, _Rate] = {}
 
     def agent_is(self, link: LinkId, peer: Peer | None) -> None:
-        """Record what an agent reports about itself as a lender."""
+        """Record how an agent lends prefixes; `peer` is `None` if the agent lends none."""
         if peer is None:
             self.agent_left(link)
         else:
@@ -91,7 +90,7 @@ class Fetches:
         self._rates.pop(link, None)
 
     def measured(self, link: LinkId, done: Done) -> None:
-        """Record the totals of an agent's fetches so far."""
+        """Record the totals of all fetches that an agent has finished."""
         if link not in self._peers:
             return
         rate = self._rate(link)
@@ -110,10 +109,10 @@ class Fetches:
     def best(
         self, link: LinkId, held: Mapping[LinkId, float], own: float, prefill: float
     ) -> Fetching | None:
-        """Return the prefix that an agent should fetch instead of computing it, if any.
+        """Return the prefix that an agent should fetch, or `None` if computing it is faster.
 
-        Other agents hold `held` tokens of the prompt; the agent itself holds `own`, and computes
-        `prefill` tokens a second.
+        Each agent in `held` has that many tokens of the prompt cached. The agent `link` has `own`
+        tokens cached, and computes `prefill` tokens a second.
         """
         peer = self._peers.get(link)
         if peer is None:
@@ -153,8 +152,10 @@ class Fetches:
 
 
 class Tickets:
-    """Draws tickets with a `secret` that nobody else knows; without a secret there are no
-    tickets."""
+    """Draws the tickets that allow a fetch, from a `secret` that only this balancer knows.
+
+    Without a secret no tickets can be drawn.
+    """
 
     def __init__(self, secret: bytes = b"") -> None:
         self._secret = secret
@@ -166,9 +167,9 @@ class Tickets:
         return bool(self._secret)
 
     def draw(self, id: RequestId) -> str:
-        """Return a ticket that nobody can guess.
+        """Return a new ticket for the request `id`; nobody can guess the ticket.
 
-        Each call gives another, also for the same request.
+        Every call returns a different ticket.
         """
         self._num_drawn += 1
         data = b"%d " % self._num_drawn + id.encode("utf-8", "surrogatepass")

@@ -1,8 +1,7 @@
-"""The interface of a routing policy, which chooses the agent of a request.
+"""The interface of a routing policy, which chooses the agent for each request.
 
-`policies/` has the policies.
-
-A policy knows neither time nor queues. Dispatch asks it, and reports what happens to requests.
+The package `policies` contains the policies. A policy has no clock and no queues. Dispatch calls
+the policy, and reports to the policy what happens to requests.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,16 +20,15 @@ from .prefix_index import Home
 from .rates import Measurement
 
 LONGEST_WAIT = 30.0
-"""Seconds for which a request waits for one agent at most."""
+"""The maximum seconds for which a request waits for one particular agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """An agent's load: requests `running` in its `slots`, and requests `waiting` for this agent
-    only.
+    """The load of an agent: `running` requests in its `slots`, and `waiting` requests held for it.
 
-    `backlog`: prompt tokens that the agent still has to compute. `is_cache_full`: each new prefix
-    evicts another.
+    The agent still has to compute `backlog` prompt tokens. If `is_cache_full`, each new prefix
+    evicts another prefix.
     """
 
     running: int
@@ -42,16 +40,15 @@ class Load:
 
     @property
     def share(self) -> float:
-        """The share of the agent's slots that are taken."""
+        """The share of the agent's slots that are in use."""
         return self.running / self.slots
 
 
 class Choice(NamedTuple):
-    """The chosen agent `link`.
+    """The choice of the agent `link` for a request.
 
-    If it has no free slot, it is worth waiting `patience` seconds for it.
-
-    `fetching`: the agent should first fetch this prefix from another agent.
+    If the agent has no free slot, the request should wait up to `patience` seconds for a slot. If
+    `fetching` is set, the agent should first fetch this prefix from another agent.
     """
 
     link: LinkId
@@ -60,14 +57,14 @@ class Choice(NamedTuple):
 
 
 LoadOf = Callable[[LinkId], Load | None]
-"""An agent's load; `None`: it may not have the request."""
+"""Returns an agent's load, or `None` if the agent must not run the request."""
 
 
 class RoutingPolicy:
-    """A policy. It decides in `rank` and `choose`, and may learn from all other methods."""
+    """A routing policy: `rank` and `choose` decide, and the other methods report events."""
 
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
-        """A request may wait for one agent for at most `longest_wait` seconds."""
+        """Make a policy. A request waits for one agent for at most `longest_wait` seconds."""
 
     def rank(self, link: LinkId, load: Load) -> float:
         """Return the rank of an agent for an average request; lower is better.
@@ -86,11 +83,11 @@ class RoutingPolicy:
         most_answer: int | None = None,
         may_wait: bool = True,
     ) -> Choice | None:
-        """The best agent for a request; `free` is the one of lowest rank with a free slot.
+        """Return the best agent for a request with the prefixes `chain`.
 
-        Returns `None` if no agent has a free slot. The request then stays in the queue, and the
-        first agent that frees a slot gets it. The agent chosen has a free slot if `may_wait` is
-        false. Requests under one `cache_key` belong together.
+        `free` is the agent of lowest rank with a free slot, and requests with the same `cache_key`
+        share a prefix. Returns `None` if no agent has a free slot; the request then stays in the
+        queue. If `may_wait` is false, the chosen agent has a free slot.
         """
         raise NotImplementedError
 
@@ -116,19 +113,19 @@ class RoutingPolicy:
         waited_for: LinkId | None = None,
         fetching: Fetching | None = None,
     ) -> None:
-        """Record that an agent got a request of `account`, which may have waited for one agent.
+        """Record that the agent `link` started the request `id` of `account`.
 
-        `fetching`: the agent fetches a part of the prompt.
+        The request had waited for the agent `waited_for`, if given. The agent fetches the prefix
+        `fetching`, if given.
         """
 
     def prompt_read(self, id: RequestId, num_tokens: int, num_cached: int) -> None:
-        """Record that an agent has computed a request's prompt, of which it had `num_cached` tokens
-        cached."""
+        """Record that an agent computed a prompt of `num_tokens`, with `num_cached` cached."""
 
     def ended(self, id: RequestId, end: Measurement | None) -> bool:
-        """Record that a request has left its agent; `end` is given if it ended well.
+        """Record that a request has left its agent. `end` is `None` if the request failed.
 
-        Returns whether ranks have changed.
+        Returns whether the ranks of agents have changed.
         """
         return False
 
@@ -142,9 +139,10 @@ class RoutingPolicy:
         peer: Peer | None = None,
         home: Home | None = None,
     ) -> None:
-        """Record an agent's model, an estimate of its cache, and the address at which it lends.
+        """Record an agent's model, its cache size and the address at which it lends prefixes.
 
-        The agent still has what its `home` had cached when it left.
+        `most_tokens` is an estimate of the cache size. If `home` is given, the agent still has the
+        prefixes that were cached at this home when an agent last left it.
         """
 
     def agent_left(self, link: LinkId) -> None:
@@ -154,10 +152,10 @@ class RoutingPolicy:
         """Record that an agent's cache holds at least `num_tokens`."""
 
     def evicted(self, link: LinkId, keys: Sequence[int] | None) -> None:
-        """Record that an agent has evicted the prefixes `keys`; `None` stands for all prefixes."""
+        """Record that an agent evicted the prefixes `keys`; `None` means all prefixes."""
 
     def fetched(self, link: LinkId, done: Fetches) -> None:
-        """Record the totals of an agent's fetches so far."""
+        """Record the totals of all prefix fetches that an agent has finished."""
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; only tests call this method."""

@@ -1,13 +1,13 @@
-"""What agents are expected to have cached: prefixes by agent, and agents by cache key.
+"""Predicts which prompt prefixes each agent has cached, and finds agents by cache key.
 
-An agent keeps what it computed until its cache is full. Then it evicts the least recently used
-prefixes, longer ones before the shorter ones that they extend. The balancer simulates this with the
-tokens that each prefix adds. A wrong entry costs one prefill and nothing else.
+An agent keeps every prefix until its cache is full. The agent then evicts the least recently used
+prefixes, the longest first. The index simulates this eviction, and a wrong prediction costs one
+prefill.
 
-If an agent with a disk leaves, its prefixes are set aside under its home until it returns.
+If an agent with a disk cache leaves, its prefixes are set aside under its home until an agent
+returns to this home.
 
-A cache key tells more than a prefix: requests belong together, such as those of one program,
-whatever their prompts begin with; or a prompt is stored on an agent's disk.
+Requests with the same cache key belong together, even if their prompts begin differently.
 """
 
 from collections import OrderedDict
@@ -20,26 +20,27 @@ from ..decisions import LinkId
 from ..shares import FairEviction
 
 MAX_ENTRIES = 2**17
-"""Pairs of a key and an agent: about 40 MB."""
+"""The maximum pairs of a prefix and an agent; they take about 40 MB."""
 
 MAX_HOLDERS = 32
-"""A beginning that so many agents hold is everywhere: the oldest holder is forgotten."""
+"""The maximum agents of one prefix. If there are more, the index drops the oldest."""
 
 Home = tuple[str, str]
-"""An agent's name, which outlives its process, and what its disk caches prefixes of."""
+"""An agent's name, which stays the same after a restart, and the identity of its disk cache."""
 
 
 class PrefixIndex:
-    """Which agent is expected to have which prefix cached. Lengths are in tokens.
+    """The prefixes that each agent is expected to have cached. Lengths are in tokens.
 
-    Invariants: a key has at most `MAX_HOLDERS` holders; there are at most `max_entries` pairs of a
-    key and a holder, and half as many are set aside; nothing else is kept of agents that left.
+    Invariants: a prefix has at most `MAX_HOLDERS` agents; the index has at most `max_entries`
+    pairs of a prefix and an agent, and at most half as many pairs set aside. Agents that left have
+    no other entries.
     """
 
     def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
         self._max_entries = max_entries
         self._held: OrderedDict[LinkId, OrderedDict[int, int]] = OrderedDict()
-        """The keys of each agent by last use, and the tokens that each adds to the one before."""
+        """The prefixes of each agent by last use, with the tokens that each prefix adds."""
         self._tokens: dict[LinkId, int] = {}
         self._holders: dict[int, tuple[LinkId, ...]] = {}
         self._num_entries = 0
@@ -55,8 +56,10 @@ class PrefixIndex:
         return self._tokens.get(link, 0)
 
     def holders(self, keys: Sequence[int], most: int) -> dict[LinkId, int]:
-        """Return up to `most` agents that hold the longest prefixes, with the index of their last
-        key."""
+        """Return the holders of the longest prefixes, at most `most`.
+
+        The values are the indices of each holder's last key in `keys`.
+        """
         found: dict[LinkId, int] = {}
         for index in range(len(keys) - 1, -1, -1):
             for link in reversed(self._holders.get(keys[index], ())):
@@ -66,15 +69,17 @@ class PrefixIndex:
         return found
 
     def last_held(self, link: LinkId, keys: Sequence[int]) -> int | None:
-        """Return the index of the last key that an agent holds; `None` if it holds none."""
+        """Return the index of the last key in `keys` that an agent holds, or `None`."""
         held = self._held.get(link)
         if held is None:
             return None
         return next((i for i in range(len(keys) - 1, -1, -1) if keys[i] in held), None)
 
     def computes(self, link: LinkId, keys: Sequence[int], ends: Sequence[int]) -> None:
-        """Record that an agent has, or will soon have, the prefixes `keys`, which end at the tokens
-        `ends`."""
+        """Record that an agent has or will soon have the prefixes `keys`.
+
+        Each prefix ends at the token in `ends` with the same index.
+        """
         held = self._held.setdefault(link, OrderedDict())
         for index in range(len(keys) - 1, -1, -1):
             added = ends[index] - (ends[index - 1] if index else 0)
@@ -84,20 +89,19 @@ class PrefixIndex:
         self._bound()
 
     def grows(self, link: LinkId, key: int, num_tokens: int) -> None:
-        """Record that an answer of `num_tokens` follows the prefix `key`."""
+        """Record that the agent generated `num_tokens` after the prefix `key`."""
         held = self._held.get(link)
         if held is not None and key in held:
             held[key] += num_tokens
             self._tokens[link] += num_tokens
 
     def trim(self, link: LinkId, capacity: float) -> None:
-        """Drop the least recently used prefixes of an agent until it holds at most `capacity`
-        tokens."""
+        """Drop the least recently used prefixes of an agent until it holds at most `capacity`."""
         while self.tokens_of(link) > capacity and link in self._held:
             self._drop_oldest(link)
 
     def drop(self, link: LinkId, keys: Iterable[int]) -> int:
-        """Drop prefixes of an agent. Returns how many of them the index had."""
+        """Drop the prefixes `keys` of an agent. Returns how many of them were recorded."""
         num = 0
         for key in keys:
             if key in self._held.get(link, ()):
@@ -106,7 +110,7 @@ class PrefixIndex:
         return num
 
     def forget(self, link: LinkId) -> None:
-        """Drop all prefixes of an agent that left, or whose cache is empty."""
+        """Drop all prefixes of an agent that left or whose cache is empty."""
         for key in self._held.pop(link, ()):
             self._num_entries -= 1
             self._let_go(key, link)
@@ -124,7 +128,7 @@ class PrefixIndex:
             self._num_aside -= len(self._aside.popitem(last=False)[1])
 
     def take_back(self, link: LinkId, home: Home) -> None:
-        """Give an agent that returned to its `home` the prefixes that were set aside there."""
+        """Give the prefixes set aside for `home` to the agent that returned there."""
         aside = self._aside.pop(home, None)
         if not aside:
             return
@@ -154,7 +158,7 @@ class PrefixIndex:
             self._drop(holders[0], key)
 
     def _drop_one_of_next(self) -> None:
-        """Drop one key of the next agent in turn, so that all agents keep about as many."""
+        """Drop one prefix of the next agent in turn, so that all agents keep about as many."""
         link = next(iter(self._held))
         self._held.move_to_end(link)
         self._drop_oldest(link)
@@ -179,7 +183,7 @@ class PrefixIndex:
             del self._holders[key]
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; only tests call this method."""
         pairs = {(key, link) for link, held in self._held.items() for key in held}
         if pairs != {(key, link) for key, links in self._holders.items() for link in links}:
             raise RuntimeError("keys and holders disagree")
@@ -198,25 +202,28 @@ class PrefixIndex:
 # ---- cache keys
 
 MAX_CACHE_KEYS = 2**14
-"""Maximum keys of callers: some 4 MB."""
+"""The maximum number of remembered cache keys; they take about 4 MB."""
 
 FIRST_SHARE = 0.5
-"""The assumed cached part of a prompt, until a second request has shown it."""
+"""The assumed cached share of a prompt until a second request with the cache key has shown it."""
 
 LEAST_SHARE = 0.02
-"""The assumed cached share if nothing was cached, so that the key's agent wins between equals."""
+"""The assumed cached share if an agent had nothing cached.
+
+The share is above 0, so that the agent of the cache key wins among equal agents.
+"""
 
 
 @dataclass(slots=True)
 class _Last:
-    """The agent of the last request, and the `share` of a prompt that it probably has cached."""
+    """The agent of the last request, and the prompt `share` that it probably has cached."""
 
     link: LinkId
     share: float = FIRST_SHARE
 
 
 def digest_of(*names: str) -> int:
-    """Return a number for a key, which differs for each caller, model and name."""
+    """Return a number for a cache key. Callers, models and names give different numbers."""
     digest = blake2b(digest_size=8)
     for name in names:
         data = name.encode("utf-8", "surrogatepass")
@@ -225,10 +232,10 @@ def digest_of(*names: str) -> int:
 
 
 class CacheKeys:
-    """The agents by cache key. Shares are parts of prompts, from 0 to 1.
+    """The agent of the last request with each cache key. Shares are between 0 and 1.
 
-    Invariant: at most `max_keys` keys are remembered. Beyond that, the least recently used key of
-    the caller with most keys is forgotten.
+    Invariant: the index has at most `max_keys` cache keys. If it would have more, the caller with
+    most keys loses its least recently used key.
     """
 
     def __init__(self, max_keys: int = MAX_CACHE_KEYS) -> None:
@@ -239,16 +246,14 @@ class CacheKeys:
         return len(self._last)
 
     def held(self, key: int) -> tuple[LinkId, float] | None:
-        """Return the agent of the last request, and the share of a prompt that it probably has
-        cached.
-        """
+        """Return the agent of the last request, and the prompt share that it probably has cached."""
         last = self._last.get(key)
         return None if last is None else (last.link, max(last.share, LEAST_SHARE))
 
     def started(self, key: int, link: LinkId, account: Account = ANONYMOUS.account) -> bool:
-        """Record that an agent got a caller's request.
+        """Record that the agent `link` started a request of `account` with this cache key.
 
-        Returns whether the agent also got the previous request.
+        Returns whether the agent also had the previous request with this cache key.
         """
         last = self._last.get(key)
         if last is None:

@@ -1,7 +1,7 @@
-"""Speeds of agents, learnt from their ended requests, and averages of models.
+"""Learns the speeds of agents from their ended requests, and the averages of models.
 
-Learnt values stay finite and above zero, whatever agents report, because costs are sums and ratios
-of them. An unknown agent counts as an average agent of its model.
+Costs are sums and ratios of learnt values. Learnt values therefore stay finite and above zero,
+whatever agents report. An agent without measurements counts as an average agent of its model.
 """
 
 from collections import OrderedDict
@@ -12,28 +12,28 @@ from ....shared.inference.values import LEAST_RATE, MOST_RATE, MOST_SECONDS
 from ..decisions import LinkId
 
 MAX_MODELS = 1024
-"""Models that are remembered at most: agents choose the names."""
+"""The maximum number of remembered models, because agents choose the names."""
 
 MEMORY = 0.9
-"""Factor of a measurement's weight with each later one."""
+"""The factor by which each new measurement reduces the weight of all earlier measurements."""
 
 PRIOR = 256.0
-"""Tokens of beliefs that count as having been hits before any was."""
+"""The weight of the assumption that all expected prefixes are cached, in tokens."""
 
 MOST = 1e15
 LEAST = 1e-9
-"""Bounds of what is learnt at once. A weight is never 0, so every average is finite."""
+"""The bounds of one measurement. A weight is never 0, so every average is finite."""
 
 MOST_TOKENS_A_BYTE = 16.0
-"""A template adds to a short prompt; no tokenizer has as many."""
+"""The maximum tokens per byte that are learnt. Chat templates add tokens to short prompts."""
 
 DRIFT = 1.25
-"""A model's average that has changed by this factor counts as changed."""
+"""If a model's average speed changes by more than this factor, the ranks of its agents change."""
 
 
 @dataclass(slots=True)
 class Average:
-    """A ratio of two sums, in which old values fade."""
+    """A weighted average. Each new value reduces the weight of the older values."""
 
     amount: float = 0.0
     weight: float = 0.0
@@ -55,10 +55,12 @@ class Average:
 class Speed:
     """The expected speed of an agent.
 
-    `prefill` is in tokens a second. A token of an answer takes `token_seconds` while `running`
-    sequences are generated at once. A request keeps its slot for `slot_seconds`. `hit_rate` is the
-    share of the expected cached tokens that are really cached. `reuse` is the share of a prompt
-    that was cached.
+    - `prefill`: the prompt tokens computed in a second.
+    - `token_seconds`: the seconds for one token of an answer while `running` sequences are
+      generated.
+    - `slot_seconds`: the seconds for which a request keeps its slot.
+    - `hit_rate`: the share of the tokens expected to be cached that are really cached.
+    - `reuse`: the share of prompt tokens that were cached.
     """
 
     prefill: float
@@ -69,15 +71,15 @@ class Speed:
     reuse: float = 0.0
 
     def seconds_per_token(self, running: float) -> float:
-        """Return the seconds of a token while `running` sequences generate.
+        """Return the seconds for one token while `running` sequences are generated.
 
-        Half of a step is assumed to grow with their number.
+        The estimate assumes that half of the time of a step grows with the number of sequences.
         """
         return self.token_seconds * (1 + running) / (1 + self.running)
 
 
 UNKNOWN = Speed(prefill=500.0, token_seconds=0.05, running=1.0, slot_seconds=5.0)
-"""Before anything was measured."""
+"""The speed that is assumed before any measurement."""
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ class _Measured:
     computed: Average = field(default_factory=Average)
     tokens_per_byte: Average = field(default_factory=Average)
     known: Speed | None = None
-    """The speed that follows from the measurements, until there is another one."""
+    """The speed computed from the measurements; `None` after a new measurement."""
 
     @property
     def is_known(self) -> bool:
@@ -113,10 +115,9 @@ class _Measured:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measurement of a request that had its slot for `seconds`, on an agent with `running`
-    requests.
+    """The measurement of a request that kept its slot for `seconds`.
 
-    `usage` has its token counts, and `rates` those of the engine.
+    The agent had `running` requests. `usage` has the token counts, and `rates` the engine's rates.
     """
 
     usage: Usage
@@ -149,38 +150,38 @@ class Speeds:
         return default if agent is None else agent.speed(default)
 
     def answer_tokens(self, model: str) -> float:
-        """Return the tokens of an average answer."""
+        """Return the mean number of tokens of an answer."""
         mean = self._models.get(model)
         return 100.0 if mean is None else mean.answer.value(100.0)
 
     def computed_tokens(self, model: str) -> float:
-        """Return the computed tokens of an average prompt."""
+        """Return the mean number of prompt tokens that an agent has to compute."""
         mean = self._models.get(model)
         return 100.0 if mean is None else mean.computed.value(100.0)
 
     def tokens_per_byte(self, model: str) -> float:
-        """Return the tokens per byte of a prompt, with bytes counted as in `PrefixChain`."""
+        """Return the mean tokens per byte of a prompt; `PrefixChain` defines which bytes count."""
         mean = self._models.get(model)
         return 0.25 if mean is None else mean.tokens_per_byte.value(0.25)
 
     # ---- measurements
 
     def prompt_read(self, model: str, num_tokens: int, num_bytes: int) -> None:
-        """Record that a text of `num_bytes` had `num_tokens`."""
+        """Record that a prompt of `num_bytes` had `num_tokens`."""
         if num_bytes > 0:
             most = MOST_TOKENS_A_BYTE * num_bytes
             self._model(model).tokens_per_byte.add(min(num_tokens, most), num_bytes)
 
     def found(self, link: LinkId, *, expected: float, cached: int) -> None:
-        """Record that an agent had `cached` tokens of the `expected` ones."""
+        """Record that an agent had `cached` of the `expected` tokens cached."""
         agent = self._agent(link)
         agent.hit_rate.add(min(cached, expected), expected)
         agent.known = None
 
     def ended(self, link: LinkId, model: str, end: Measurement) -> bool:
-        """Record a request that ended well.
+        """Record a request that ended without an error.
 
-        Returns whether the expectation of the model has changed.
+        Returns whether the expected speed of the model has changed.
         """
         for each in (self._agent(link), self._model(model)):
             _learn(each, end)

@@ -1,7 +1,7 @@
-"""The routing policies by the values of `--routing`. A new policy needs a file here and an entry.
+"""The routing policies, by the values of `--routing`.
 
-The file has the name of the policy. It is imported only when the policy is chosen, so that `--help`
-does not load it.
+A new policy needs a file with its name in this folder, and an entry here. The file is imported
+only if the policy is chosen, so that `--help` stays fast.
 """
 
 from importlib import import_module
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A policy's class, and its rule in words for the help."""
+    """The class of a policy, and a description of its rule for the help."""
 
     class_name: str
     summary: str

@@ -1,10 +1,10 @@
-"""`cost`: the agent on which a request costs the fleet the fewest seconds.
+"""The policy `cost`: choose the agent on which a request costs the fleet the fewest seconds.
 
-A cost is the time of the request itself, and the time that other requests lose.
+A cost is the time of the request itself, plus the time that other requests lose.
 
-Compared are the agents that hold the longest prefixes of its prompt, and the agent with a free slot
-that is best for an average request. If the best of them has no free slot, the request waits for it,
-but not longer than the wait saves. Then it takes any agent.
+The policy compares the agents with the longest cached prefixes of the prompt, and the best free
+agent for an average request. If the cheapest agent has no free slot, the request waits for this
+agent, but not longer than the wait saves. After that wait the request takes any agent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,29 +24,29 @@ from ..prefix_index import CacheKeys, Home, PrefixIndex
 from ..rates import Measurement, Speed, Speeds
 
 MOST_CANDIDATES = 8
-"""Holders of a prefix that are compared, those of the longest first."""
+"""The maximum holders of a prefix that are compared. The longest prefixes come first."""
 
 LIKE = 1.25
-"""Costs that differ by less are alike: the load decides."""
+"""Costs within this factor count as equal, and the load decides between the agents."""
 
 MOST_CELLS = 2**53
-"""No cache counts as larger."""
+"""The maximum cache size of an agent, in tokens."""
 
 TINY = 1e-3
-"""Tokens of a backlog that are an error of rounding."""
+"""A backlog below this number of tokens is a rounding error and counts as zero."""
 
 WARM_SHARE = 0.5
-"""A request whose agent is believed to hold this part of its prompt counts as warm."""
+"""A request counts as warm if its agent is expected to have this share of its prompt cached."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of requests given to agents: `warm` requests went to agents expected to have much of
-    their prompts cached.
+    """Counts of the requests given to agents.
 
-    `waited` requests waited for one agent, and `gave_up` of these took another in the end.
-    `evicted` counts expected prefixes that agents reported as evicted. `fetching` requests were to
-    fetch a prefix from another agent.
+    - `warm`: requests whose agent was expected to have much of the prompt cached.
+    - `waited`: requests that waited for one agent; `gave_up` of them took another agent.
+    - `evicted`: expected prefixes that agents reported as evicted.
+    - `fetching`: requests that were to fetch a prefix from another agent.
     """
 
     warm: int = 0
@@ -61,7 +61,7 @@ class Counts:
 class _RoutedAgent:
     """An agent. `estimate` is the assumed size of its cache until the agent was `seen`.
 
-    `home` is its disk.
+    `home` identifies the agent's disk cache.
     """
 
     model: str
@@ -89,13 +89,11 @@ class _Started:
 def seconds(
     load: Load, speed: Speed, *, uncached: float, answer: float, fetching: float = 0.0
 ) -> float:
-    """Return the seconds until `uncached` prompt tokens and an answer are computed, plus what
-    others lose.
+    """Return the seconds that the request takes, plus the seconds that other requests lose.
 
-    Before that, the rest of the prompt takes `fetching` seconds, in which others lose nothing. The
-    result assumes a free slot; add `waiting_seconds` if there is none. Every running sequence waits
-    while the prompt is computed, and its tokens then come a little slower. Tokens evicted from a
-    full cache are computed again as often as cached tokens are reused.
+    The agent computes `uncached` prompt tokens and an answer of `answer` tokens, after a prefix
+    fetch of `fetching` seconds. A fetch delays no other request. The result assumes a free slot;
+    if the agent has none, add `waiting_seconds`.
     """
     running = load.running if load.has_free_slot else max(load.slots - 1, 0)
     prefill = uncached / speed.prefill
@@ -116,11 +114,11 @@ def waiting_seconds(load: Load, speed: Speed) -> float:
 
 
 LEAST_WAIT = 0.005
-"""A wait that saves fewer seconds is not worth a timer."""
+"""The minimum seconds that a wait must save."""
 
 
 class Best:
-    """The cheapest of the considered agents, with and without a free slot."""
+    """The cheapest considered agent with a free slot, and the cheapest without one."""
 
     def __init__(self) -> None:
         self._free: tuple[float, float, LinkId] | None = None
@@ -130,8 +128,7 @@ class Best:
     def consider(
         self, link: LinkId, load: Load, cost: float, wait: float, fetching: Fetching | None
     ) -> None:
-        """Consider an agent on which the request costs `cost` seconds after a wait of `wait`
-        seconds."""
+        """Consider an agent on which a request costs `cost` seconds after `wait` seconds."""
         self._fetching[link] = fetching
         if load.has_free_slot:
             seen = (cost, load.share, link)
@@ -141,8 +138,10 @@ class Best:
             self._full = seen if self._full is None else min(self._full, seen)
 
     def choice(self, longest_wait: float) -> Choice | None:
-        """Return the cheapest agent with a free slot, unless a full agent costs less including the
-        wait."""
+        """Return the cheapest free agent, or a full agent that is cheaper including the wait.
+
+        A request waits at most `longest_wait` seconds for a full agent.
+        """
         if self._free is None:
             return None
         if self._full is not None and self._full[0] < self._free[0]:
@@ -154,7 +153,7 @@ class Best:
 
 
 class LeastCost(RoutingPolicy):
-    """The policy. It learns which agent has which prefix cached, and how fast each agent is."""
+    """The policy `cost`. It learns the cached prefixes and the speed of each agent."""
 
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
         self._longest_wait = longest_wait
@@ -183,16 +182,16 @@ class LeastCost(RoutingPolicy):
 
     @property
     def num_beliefs(self) -> int:
-        """The number of pairs of a prefix and an agent expected to have it cached."""
+        """The number of pairs of a prefix and an agent that probably has the prefix cached."""
         return len(self._prefixes)
 
     @property
     def num_cache_keys(self) -> int:
-        """The number of cache keys whose last agent is remembered."""
+        """The number of remembered cache keys."""
         return len(self._cache_keys)
 
     def believes_in(self, link: LinkId) -> bool:
-        """Return whether an agent is expected to have anything cached."""
+        """Return whether an agent is expected to have any prefix cached."""
         return self._prefixes.tokens_of(link) > 0
 
     def believes(self, link: LinkId, key: int) -> bool:
@@ -228,8 +227,7 @@ class LeastCost(RoutingPolicy):
             self._agents[link] = replace(known, seen=num_tokens)
 
     def agent_left(self, link: LinkId) -> None:
-        """Forget the cache of an agent that left or changed its model, except what is on its
-        disk."""
+        """Forget the cache of an agent that left or changed its model, except its disk cache."""
         known = self._agents.pop(link, None)
         self._fetches.agent_left(link)
         if known is not None and known.home is not None:
@@ -250,9 +248,9 @@ class LeastCost(RoutingPolicy):
         self._fetches.measured(link, done)
 
     def rank(self, link: LinkId, load: Load) -> float:
-        """Return the cost of an average request without a cached prefix; lower is better.
+        """Return the cost of an average request without a cached prefix; a lower cost is better.
 
-        Load decides between equals.
+        If costs are equal, the load decides.
         """
         known = self._agents.get(link)
         if known is None or not self._speeds.is_known(known.model):
@@ -283,7 +281,11 @@ class LeastCost(RoutingPolicy):
         most_answer: int | None = None,
         may_wait: bool = True,
     ) -> Choice | None:
-        """The agent of the last request under the same `cache_key` counts as a holder of a part."""
+        """Return the agent with the lowest cost.
+
+        The agent of the last request with the same `cache_key` counts as a holder of a part of the
+        prompt.
+        """
         if free is None:
             return None
         holders = self._holders(chain, cache_key)
@@ -305,7 +307,7 @@ class LeastCost(RoutingPolicy):
     def _fetching(
         self, link: LinkId, load: Load, chain: PrefixChain, holders: Mapping[LinkId, float]
     ) -> Fetching | None:
-        """Return the prefix that an agent with a free slot should fetch from its holder, if any."""
+        """Return the prefix that an agent with a free slot should fetch, or `None`."""
         if not load.has_free_slot or not self._fetches.is_peer(link):
             return None
         per_byte = self._per_byte(self._agents[link].model, chain)
@@ -313,7 +315,7 @@ class LeastCost(RoutingPolicy):
         return self._fetches.best(link, held, held.get(link, 0.0), self._speed(link).prefill)
 
     def _holders(self, chain: PrefixChain, cache_key: int | None) -> dict[LinkId, float]:
-        """Return the agents expected to have a part of the prompt cached, with its bytes."""
+        """Return the agents that probably have a part of the prompt cached, with its bytes."""
         holders = {
             link: chain.ends[last] * self._speed(link).hit_rate
             for link, last in self._prefixes.holders(chain.keys, MOST_CANDIDATES).items()
@@ -336,8 +338,10 @@ class LeastCost(RoutingPolicy):
         most_answer: int | None,
         fetching: Fetching | None,
     ) -> float:
-        """Return the cost on an agent that has `held` bytes of the prompt cached, or is `fetching`
-        more."""
+        """Return the cost on an agent that has `held` bytes of the prompt cached.
+
+        If `fetching` is given, the agent fetches a longer prefix first.
+        """
         model = self._agents[link].model
         per_byte = self._per_byte(model, chain)
         size = chain.size * per_byte
@@ -365,7 +369,7 @@ class LeastCost(RoutingPolicy):
         return self._speeds.of(link, self._agents[link].model)
 
     def _per_byte(self, model: str, chain: PrefixChain) -> float:
-        """Return the expected tokens per byte of the chain."""
+        """Return the expected tokens per byte of the prompt."""
         return 1 / TOKEN_BYTES if chain.is_tokens else self._speeds.tokens_per_byte(model)
 
     # ---- what becomes of requests
@@ -452,7 +456,7 @@ class LeastCost(RoutingPolicy):
         return self._speeds.ended(one.link, one.model, end)
 
     def _read(self, one: _Started) -> None:
-        """Remove a prompt from its agent's backlog."""
+        """Subtract a computed prompt from the backlog of its agent."""
         if one.is_read:
             return
         one.is_read = True

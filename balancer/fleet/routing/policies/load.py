@@ -1,4 +1,4 @@
-"""`load`: the agent with the smallest share of taken slots."""
+"""The policy `load`: choose the agent with the smallest share of taken slots."""
 
 from .....shared.inference.prefix_chain import PrefixChain
 from ...decisions import LinkId
@@ -6,7 +6,7 @@ from ..policy import Choice, Load, LoadOf, RoutingPolicy
 
 
 class LeastLoad(RoutingPolicy):
-    """The policy. Prefixes and speeds do not count."""
+    """The policy `load`. It ignores cached prefixes and speeds."""
 
     def rank(self, link: LinkId, load: Load) -> float:
         return load.share

@@ -1,8 +1,9 @@
-"""`two-choices`: of two agents drawn at random, the agent with the smaller share of taken slots.
+"""The policy `two-choices`: draw two agents, and choose the less loaded one.
 
-Balancers that share agents see at once only their own requests. With `load`, all of them would give
-their next requests to the same agent. Two draws spread requests nearly as well as comparing all
-agents: M. Mitzenmacher, "The power of two choices in randomized load balancing" (2001).
+Balancers that share agents know only their own latest requests. With the policy `load` all of them
+would send their next requests to the same agent. Two draws spread requests nearly as well as a
+comparison of all agents: M. Mitzenmacher, "The power of two choices in randomized load balancing"
+(2001).
 """
 
 from hashlib import blake2b
@@ -15,9 +16,9 @@ from ..prefix_index import Home
 
 
 class TwoChoices(RoutingPolicy):
-    """The policy. Draws are hashes of their number, so that a history can be replayed.
+    """The policy `two-choices`. A draw is the hash of its number, so that tests can repeat it.
 
-    Invariant: an agent that serves a model is listed once, under that model.
+    Invariant: an agent that serves a model is listed once, under this model.
     """
 
     def __init__(self, longest_wait: float = LONGEST_WAIT) -> None:
@@ -40,7 +41,7 @@ class TwoChoices(RoutingPolicy):
     ) -> Choice | None:
         """Return the better of two agents that serve the same requests as `free`.
 
-        `free` if both are full.
+        Returns `free` if both agents are full.
         """
         if free is None:
             return None
@@ -49,7 +50,7 @@ class TwoChoices(RoutingPolicy):
         return Choice(min(shares, key=shares.__getitem__, default=free))
 
     def _draw(self, links: list[LinkId]) -> list[LinkId]:
-        """Return two of `links`, or the only one."""
+        """Return two of `links`, or one if `links` has only one."""
         if len(links) == 1:
             return links
         self._num_drawn += 1
