@@ -246,7 +246,7 @@ class CacheKeys:
         return len(self._last)
 
     def held(self, key: int) -> tuple[LinkId, float] | None:
-        """Return the agent of the last request, and the prompt share that it probably has cached."""
+        """Return the agent of the last request, and its expected cached share of a prompt."""
         last = self._last.get(key)
         return None if last is None else (last.link, max(last.share, LEAST_SHARE))
 

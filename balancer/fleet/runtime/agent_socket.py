@@ -1,14 +1,13 @@
-"""The agents' WebSocket, `GET /api/v1/agent-socket`: messages in, the outbox's frames out.
+"""Serves the WebSockets of agents at `GET /api/v1/agent-socket`.
 
-An agent that breaks the protocol has its own connection closed, with a reason, is treated as lost
-and has to stay away for a while; no other agent notices.
+If an agent breaks the protocol, the balancer closes its connection with a reason. The agent then
+counts as lost and must stay away for a while. Other agents are not affected.
 
-Messages are decoded within bounds that no honest one comes near. pydantic decodes a message in one
-go, and nothing else runs meanwhile: 30 MB of empty items take seconds, on a thread as well. So what
-a large message would cost is counted first, a part in each turn of the event loop. Honest ones are
-small, because agents cut what they send (`frames`, `agent/link/codec`), except for two replies:
-embeddings, which are few long strings and cost next to nothing, and the tokens of a text, which are
-decoded in parts.
+pydantic decodes a message in one go and blocks the event loop meanwhile, even from a thread: 30 MB
+of empty items take seconds. So the cost of a large message is counted first, in several turns of
+the event loop, and costly messages are rejected. Agents send small messages except for two
+replies: embeddings, which are cheap to decode, and the tokens of a text, which are decoded in
+parts.
 """
 
 import asyncio
@@ -46,17 +45,17 @@ from .fleet_runtime import FleetRuntime
 from .outbox import Outbox
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-"""The most for any message but a reply. The longest honest one has a call with long arguments."""
+"""The maximum bytes of a message, except replies. Calls with long arguments are the longest."""
 
 LIMITS = JsonLimits(values=2**16, strings=2**15, containers=2**13)
-"""Twice what the largest list of log-probabilities or of scores has."""
+"""Twice the size of the largest list of log-probabilities or scores."""
 
 MAX_ESCAPES = 2**20
-"""Backslashes; each costs ten times what another character costs."""
+"""The maximum backslashes in a message. A backslash costs as much as ten other characters."""
 
 COUNTED_AT_ONCE = 256 * 1024
 TOKENS_AT_ONCE = 64 * 1024
-"""Bytes in one turn of the event loop."""
+"""The bytes of a list of tokens that are decoded in one turn of the event loop."""
 
 _REPLY = b'{"type":"reply",'
 _TOKENIZED = b'"result":{"type":"tokenized","tokens":['
@@ -67,7 +66,7 @@ _token_ids: TypeAdapter[tuple[int, ...]] = TypeAdapter(ListOf[TokenId], config=L
 
 
 class CostlyMessage(ValueError):
-    """A message that would take long to decode, which closes its agent's connection."""
+    """A message would take too long to decode. The agent's connection is closed."""
 
 
 async def decoded(text: bytes) -> FromAgent:
@@ -84,7 +83,7 @@ async def decoded(text: bytes) -> FromAgent:
 
 
 async def _check(text: bytes) -> None:
-    """Check what a message costs to decode. Raises `CostlyMessage`."""
+    """Check the cost of decoding the message `text`. Raises `CostlyMessage`."""
     counter = JsonCounter(LIMITS)
     num_escapes = 0
     for start in range(0, len(text), COUNTED_AT_ONCE):
@@ -100,7 +99,7 @@ async def _check(text: bytes) -> None:
 
 
 async def _tokenized(text: bytes, start: int) -> FromAgent:
-    """Return the reply whose tokens begin at `start`, decoded in parts, each a list of its own."""
+    """Return the reply in `text`. Its list of tokens begins at `start` and is decoded in parts."""
     message = decode_from_agent(text[:start] + _END)
     end = len(text) - len(_END)
     tokens: list[int] = []
@@ -123,7 +122,7 @@ PATH = "/api/v1/agent-socket"
 
 _CLOSED = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED)
 _CLOSE_TIMEOUT = 2.0
-"""Seconds an agent has to answer a close."""
+"""The seconds for which the balancer waits for an agent's answer to a close frame."""
 
 
 class _Junk(Exception):
@@ -131,21 +130,20 @@ class _Junk(Exception):
 
 
 class AgentAccess(Protocol):
-    """Finds the holder of the key with which an agent connects: see `api/guard.py`."""
+    """Finds the key holder of an agent that connects; `api/guard.py` implements this."""
 
     def holder(self, request: web.Request) -> Identity | None:
-        """Return the holder of the key of `request`; `None` if no key is needed."""
+        """Return the holder of the key in `request`, or `None` if agents need no key."""
 
     def lease(
         self, holder: Identity | None, on_end: Callable[[Unauthorized], None]
     ) -> AbstractContextManager[None]:
-        """Return a context in which `on_end` is called if the permission of `holder` ends."""
+        """Return a context in which `on_end` is called when the permission of `holder` ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The processes behind one port: this process's run, their number, and the runs that serve
-    now."""
+    """The processes behind one port: this process's run, their number, and all present runs."""
 
     run: str
     num: int
@@ -153,7 +151,7 @@ class Workers:
 
 
 class Watch(Protocol):
-    """Limits the frames of a WebSocket, as `api.transport.connections.watch_frames` does."""
+    """Limits the frames of a WebSocket, like `api.transport.connections.watch_frames`."""
 
     def __call__(
         self, request: web.Request, *, on_fault: Callable[[str, WSCloseCode], None]
@@ -161,7 +159,7 @@ class Watch(Protocol):
 
 
 Report = Callable[[web.Request, Unauthorized], None]
-"""Tells operators who was refused."""
+"""Tells operators that a request was refused, and why."""
 
 
 class AgentSocket:
@@ -177,10 +175,11 @@ class AgentSocket:
         workers: Workers | None = None,
         watch: Watch | None = None,
     ) -> None:
-        """`needs_certificate`: agents must show a certificate, which the TLS handshake has checked.
+        """Make the route.
 
-        `workers`: this balancer is one of several processes behind its port. `watch` limits the
-        frames of agents. `report` hears of refused agents.
+        If `needs_certificate`, agents must show a TLS certificate; the TLS handshake has checked
+        it. `workers` is given if this balancer is one of several processes behind its port.
+        `watch` limits the frames of agents, and `report` is called for each refused agent.
         """
         self._runtime = runtime
         self._needs_certificate = needs_certificate
@@ -235,7 +234,7 @@ class AgentSocket:
         return socket
 
     def _refused(self, request: web.Request, kind: str, reason: str) -> Unauthorized:
-        """Report an agent that is refused, and return the error."""
+        """Report a refused agent, and return the error for the agent."""
         error = Unauthorized(reason, kind=kind)
         self._report(request, error)
         return error
@@ -250,7 +249,7 @@ class AgentSocket:
         link: LinkId | None = None
 
         def dismiss(error: Unauthorized) -> None:
-            """At once: what it still sends is not looked at."""
+            """Close the connection at once, and ignore what the agent still sends."""
             if link is not None:
                 self._runtime.agent_left(link)
             outbox.disconnect(error.message, WSCloseCode.POLICY_VIOLATION)
@@ -297,9 +296,9 @@ class AgentSocket:
             logger.info("agent disconnected: %s", reason, extra=about)
 
     async def _listen(self, socket: web.WebSocketResponse, outbox: Outbox, link: LinkId) -> bool:
-        """Take messages until the socket is closed.
+        """Handle messages until the socket is closed.
 
-        Returns whether the agent closed it in good order.
+        Returns whether the agent closed the socket in good order.
         """
         while (frame := await received(socket)).type not in _CLOSED:
             if (text := _whole(frame, outbox.assembler)) is None:
@@ -323,7 +322,7 @@ class AgentSocket:
 
 
 def _whole(frame: WSMessage, assembler: Assembler) -> bytes | None:
-    """Return the message in `frame`, or the message that it completes."""
+    """Return the message that `frame` contains or completes, or `None` if a part is missing."""
     if frame.type is not WSMsgType.BINARY:
         return _text(frame)
     try:

@@ -1,7 +1,7 @@
-"""The shell around the fleet's core: feeds it events and time, carries out every decision.
+"""Connects the fleet's core to the event loop: passes events and times in, carries out decisions.
 
-All of it runs on one event loop, and nothing but `drain`, `run`, `changes`, `read_log` and
-`read_fits` waits, so every event is carried out whole before the next.
+Everything runs on one event loop. Only `drain`, `run`, `changes`, `read_log` and `read_fits` wait.
+So each event is handled completely before the next event.
 """
 
 import asyncio
@@ -56,22 +56,22 @@ from .outbox import AgentBacklog, AgentConnection
 from .stream import QueryHandle, Sink, Stream
 
 ANSWERS_PART = 4
-"""Answers that wait to be read, or to be complete, may take this part of the requests' memory."""
+"""Unread or incomplete answers may use the memory of all requests divided by this number."""
 
 MAX_LOG_READS = 64
-"""Operators who may wait for the log of an agent at once."""
+"""The maximum operators that wait for the logs of agents at the same time."""
 
 LOG_PATIENCE = 5.0
-"""Seconds that an agent has to send lines of its log."""
+"""The seconds that an agent has to send lines of its log."""
 
 MAX_FITS = 4
-"""Operators who may wait at once for what hosts would choose for a model."""
+"""The maximum operators that wait at the same time for the options that hosts would choose."""
 
 FIT_PATIENCE = 60.0
-"""Seconds that a host has to say what it would choose: longer than its own deadline."""
+"""The seconds that a host has to choose its options. The host's own deadline is earlier."""
 
 FIT_TRIES = 3
-"""Attempts to ask, if links are lost meanwhile."""
+"""The maximum questions to a host about its options if connections are lost meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ _Sent = TypeVar("_Sent", LogRead, FitRead)
 class Reads(Generic[_Sent]):
     """The readers that wait for answers of agents, by the id of their question.
 
-    A reader waits until the answer comes or the agent has left.
+    A reader waits until the answer arrives or the agent has left.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Reads(Generic[_Sent]):
 
     @contextmanager
     def expect(self, id: RequestId) -> Iterator[asyncio.Future[_Sent]]:
-        """Return a context in which an answer to the question `id` is expected."""
+        """Return a context with a future for the answer to the question `id`."""
         future = self._waiting[id] = asyncio.get_running_loop().create_future()
         try:
             yield future
@@ -109,26 +109,26 @@ class Reads(Generic[_Sent]):
             del self._waiting[id]
 
     def lost(self, ids: Iterable[RequestId]) -> None:
-        """End the reads of an agent that has left."""
+        """End the reads `ids` of an agent that has left."""
         for id in ids:
             if (future := self._waiting.get(id)) is not None and not future.done():
                 future.set_exception(AgentLost("the agent has disconnected"))
 
     def read(self, message: _Sent) -> None:
-        """Take an agent's answer; ignored if no reader waits for it."""
+        """Give an agent's answer to its reader. Ignores an answer without a reader."""
         future = self._waiting.get(message.id)
         if future is not None and not future.done():
             future.set_result(message)
 
 
 _GRAIN = 0.001
-"""Event loops round to milliseconds; a shorter timer would fire early, again and again."""
+"""The resolution of event loops in seconds. A shorter timer would fire early, again and again."""
 
 
 class DeadlineTimer:
-    """Calls `fire` at the deadline for which it was armed.
+    """Calls `fire` at the deadline that was given to `arm`.
 
-    While it runs, the event loop holds at most one of its handles.
+    While `run` runs, the event loop holds at most one timer of this object.
     """
 
     def __init__(self, fire: Callable[[], None], clock: Callable[[], float]) -> None:
@@ -139,7 +139,7 @@ class DeadlineTimer:
         self._at = 0.0
 
     async def run(self, deadline: float | None) -> None:
-        """Keep `deadline`, and later deadlines given to `arm`, until cancelled."""
+        """Fire at `deadline`, and at later deadlines given to `arm`, until cancelled."""
         self._loop = asyncio.get_running_loop()
         self.arm(deadline)
         try:
@@ -149,7 +149,7 @@ class DeadlineTimer:
             self._disarm()
 
     def arm(self, deadline: float | None) -> None:
-        """Fire no later than `deadline`. Has no effect while the timer does not run."""
+        """Fire at `deadline` at the latest. Does nothing if `run` does not run."""
         if self._loop is None or deadline is None:
             return
         if self._handle is not None and self._at <= deadline:
@@ -170,11 +170,11 @@ class DeadlineTimer:
 
 
 class DecisionExecutor:
-    """Carries out the core's decisions: it knows the receivers of events, and each link's socket.
+    """Carries out the core's decisions, with the sink of each request and socket of each link.
 
-    Invariant: a sink or query handle is present exactly as long as its request has not ended; a
-    peer exactly as long as the core knows its link. No method waits, so decisions are carried out
-    in order.
+    Invariants: a sink or query handle exists exactly until its request has ended; a peer exists
+    exactly as long as the core knows its link. No method waits, so decisions are carried out in
+    order.
     """
 
     def __init__(
@@ -195,19 +195,19 @@ class DecisionExecutor:
         self._peers: dict[LinkId, AgentConnection] = {}
 
     def add_sink(self, sink: Sink) -> None:
-        """Send the events of the request with the sink's id to `sink`."""
+        """Register `sink` for the events of the request with its id."""
         self._sinks[sink.id] = sink
 
     def add_query(self, handle: QueryHandle) -> None:
-        """Send the outcome of the query with the handle's id to `handle`."""
+        """Register `handle` for the outcome of the query with its id."""
         self._query_handles[handle.id] = handle
 
     def add_peer(self, link: LinkId, peer: AgentConnection) -> None:
-        """Send messages for `link` to `peer`."""
+        """Register `peer` for the messages to `link`."""
         self._peers[link] = peer
 
     def forget(self, id: RequestId) -> None:
-        """Remove a request or query that was refused, or whose reader has left."""
+        """Remove a request or query that was refused or that its reader has left."""
         self._sinks.pop(id, None)
         self._query_handles.pop(id, None)
 
@@ -217,18 +217,18 @@ class DecisionExecutor:
 
     @property
     def waited_for(self) -> tuple[list[RequestId], list[RequestId]]:
-        """Return the requests and the queries whose clients wait. Costs their number."""
+        """Return the ids of requests and of queries with a waiting client. Costs their number."""
         return list(self._sinks), list(self._query_handles)
 
     def backlog(self) -> AgentBacklog:
-        """Return the messages that wait for agents. Costs the number of agents."""
+        """Return the sum of all agents' backlogs, at a cost of the number of agents."""
         waiting = [peer.backlog() for peer in self._peers.values()]
         return AgentBacklog(
             sum(each.num_messages for each in waiting), sum(each.num_bytes for each in waiting)
         )
 
     def carry_out(self, decisions: Iterable[Decision]) -> bool:
-        """Carry out decisions in order, except `Refuse`, which the caller handles.
+        """Carry out `decisions` in order, except `Refuse`; the caller handles `Refuse`.
 
         Returns whether an internal error occurred.
         """
@@ -291,7 +291,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_end(ending: Ending) -> None:
-    """Log that a request has ended, with its figures."""
+    """Log the end of a request, with its figures."""
     timings = ending.timings
     values = context(
         id=ending.request_id,
@@ -327,7 +327,7 @@ def log_move(moved: Moved) -> None:
 
 
 def log_bad(bad: LogBad) -> None:
-    """Log that an agent's connection is closed because of its message."""
+    """Log that an agent's connection is closed because of a bad message."""
     values = context(agent=bad.agent, reason=bad.reason)
     if bad.error is None:
         logger.warning(
@@ -342,11 +342,11 @@ def log_bad(bad: LogBad) -> None:
 
 
 WATCH_INTERVAL = 0.2
-"""Shortest time between two looks at the fleet of one watcher, in seconds."""
+"""The minimum seconds between two updates of one watcher."""
 
 
 def new_request_id() -> RequestId:
-    """Return an id that no other request has."""
+    """Return a new unique id for a request."""
     return RequestId(secrets.token_hex(16))
 
 
@@ -356,9 +356,9 @@ def new_seed() -> int:
 
 
 class FleetRuntime:
-    """The runtime of a balancer, which APIs, management and agent sockets use.
+    """The running fleet of a balancer, used by the APIs, the management routes and agent sockets.
 
-    `views` shows the present fleet; `changes` wakes its watchers.
+    `views` shows the present state of the fleet. `changes` notifies watchers.
     """
 
     def __init__(
@@ -373,9 +373,9 @@ class FleetRuntime:
     ) -> None:
         self.views = FleetViews(fleet, clock)
         self.memory = fleet.admission.memory
-        """Bytes of the requests and queries that wait or run."""
+        """The memory of waiting and running requests and queries, in bytes."""
         self.answers: Shares[Account] = Shares(fleet.limits.request_memory // ANSWERS_PART)
-        """Bytes of answers that wait for their readers, or that readers keep."""
+        """The bytes of answers that are unread, or that their readers keep until the end."""
         self._fleet = fleet
         self._clock = clock
         self._watch_interval = watch_interval
@@ -402,17 +402,15 @@ class FleetRuntime:
         together: int = 1,
         kept_log_prob: int = 0,
     ) -> Stream:
-        """Accept `request`, and return its stream.
+        """Accept `request`, and return the stream of its events.
 
-        The stream tells about waits longer than `tell_waiting` seconds.
+        If the request waits for longer than `tell_waiting` seconds, the stream has events about
+        the wait. The caller opens `together` such requests, and the first call accepts or refuses
+        all of them. The caller must have checked that agents can read the request
+        (`api/common/request_checks.py`).
 
-        The request is the first of `together` requests like it; either all of them will be opened
-        or none. `Stream` explains `kept_log_prob`. Raises the refusal, such as `QueueFull` or
-        `RateLimited`.
-
-        The APIs must have checked that agents can read the request
-        (`api/common/request_checks.py`). `id` comes from `new_request_id`, for callers that need
-        the id even if the request is refused.
+        Without an `id` from `new_request_id`, the request gets a new id. `Stream` explains
+        `kept_log_prob`. Raises the refusal, such as `QueueFull` or `RateLimited`.
         """
         stream = Stream(
             new_request_id() if id is None else id,
@@ -432,7 +430,7 @@ class FleetRuntime:
         tell_waiting: float | None = None,
         together: int = 1,
     ) -> None:
-        """Accept `request`; its events go to `sink`, whose id it gets. See `open`."""
+        """Accept `request` under the id of `sink`, and send its events to `sink`. See `open`."""
         self._executor.add_sink(sink)
         caller = self._traced(caller)
         decisions = self._fleet.request_arrived(
@@ -455,8 +453,7 @@ class FleetRuntime:
         engine: Engine | None,
         age: float,
     ) -> None:
-        """Resume a request that another run of the balancer accepted; see
-        `Fleet.request_resumed`."""
+        """Resume a request of an earlier run; see `Fleet.request_resumed`."""
         self._executor.add_sink(sink)
         decisions = self._fleet.request_resumed(
             sink.id,
@@ -470,16 +467,16 @@ class FleetRuntime:
         self._carry_out(decisions)
 
     def seeded(self, request: GenerateRequest) -> GenerateRequest:
-        """Return the request with a seed, so that another agent can continue it.
+        """Return the request with a seed, so that another agent can continue its answer.
 
-        Greedy requests stay unchanged.
+        A request with greedy sampling is returned unchanged.
         """
         if request.seed is not None or request.temperature == 0:
             return request
         return with_seed(request, self._draw_seed())
 
     def ask(self, query_request: QueryRequest, *, caller: Caller) -> QueryHandle:
-        """Accept `query_request`. Raises as `open` does, and if no agent can answer it."""
+        """Accept a query. Raises the errors of `open`, or an error if no agent can answer."""
         handle = QueryHandle(new_request_id(), self._close)
         self._executor.add_query(handle)
         self._accept(
@@ -491,7 +488,7 @@ class FleetRuntime:
         return handle
 
     def _traced(self, caller: Caller) -> Caller:
-        """Return `caller` with a span for one request."""
+        """Return `caller` with a new span for one request."""
         trace = self._tracer.begin(caller.trace_parent)
         return caller if trace is None else replace(caller, trace=trace)
 
@@ -505,13 +502,13 @@ class FleetRuntime:
             raise refusal.error
 
     def cancel(self, ids: Iterable[RequestId]) -> int:
-        """Cancel all of `ids` at once. Returns how many of them had not ended."""
+        """Cancel the requests `ids` at once. Returns how many of them had not ended."""
         live = [id for id in dict.fromkeys(ids) if id in self._fleet]
         self._carry_out(self._fleet.cancel(live, self._clock()))
         return len(live)
 
     def revoked(self, owner: str, error: RequestError) -> None:
-        """End with `error` all requests of a caller whose key has ended."""
+        """End all requests of the key `owner` with `error`, because the key is no longer valid."""
         self._carry_out(self._fleet.revoked(owner, error, self._clock()))
 
     def _close(self, id: RequestId) -> None:
@@ -523,9 +520,9 @@ class FleetRuntime:
     def agent_joined(
         self, peer: AgentConnection, hello: Hello, holder: Identity | None = None
     ) -> LinkId:
-        """Take an agent's hello. The answer goes through `peer`, also if the agent is rejected.
+        """Take the hello of an agent with the key of `holder`, and return its new link.
 
-        `holder` is the holder of its key.
+        `peer` sends the answer, even if the agent is rejected.
         """
         link = LinkId(next(self._links))
         self._executor.add_peer(link, peer)
@@ -538,7 +535,7 @@ class FleetRuntime:
         return None if agent is None else agent.hello.agent_id
 
     def agent_said(self, link: LinkId, message: FromAgent) -> None:
-        """Take a later message of an agent."""
+        """Handle a message that an agent sent after its hello."""
         self._carry_out(self._fleet.agent_said(link, message, self._clock()))
 
     def agent_broke(self, link: LinkId, reason: str) -> None:
@@ -546,49 +543,52 @@ class FleetRuntime:
         self._carry_out(self._fleet.agent_broke(link, reason, self._clock()))
 
     def agent_heard(self, link: LinkId) -> None:
-        """Take a part of a message as a sign of life."""
+        """Count a part of a message as a sign of life of the agent."""
         self._carry_out(self._fleet.agent_heard(link, self._clock()))
 
     def agent_left(self, link: LinkId, *, hung_up: bool = False) -> None:
-        """Remove an agent whose socket is closed. `hung_up`: the agent closed it in good order."""
+        """Remove an agent whose socket is closed.
+
+        `hung_up`: the agent closed the socket in good order.
+        """
         self._carry_out(self._fleet.agent_left(link, self._clock(), hung_up=hung_up))
         self._executor.forget_peer(link)
 
     def backlog(self) -> AgentBacklog:
-        """Return the messages that wait for agents. Costs the number of agents."""
+        """Return the sum of all agents' backlogs, at a cost of the number of agents."""
         return self._executor.backlog()
 
     # ---- operators
 
     def desire(self, desired: DesiredState) -> None:
-        """Serve this desired state from now on."""
+        """Make `desired` the desired state of the fleet."""
         self._carry_out(self._fleet.desire(desired, self._clock()))
 
     def restored(self, desired: DesiredState) -> None:
-        """Serve this desired state, which was also desired before the balancer's start."""
+        """Restore the desired state from before the balancer's start."""
         self._carry_out(self._fleet.restored(desired, self._clock()))
 
     def cordon(self, agent: AgentId, within: float | None) -> None:
-        """Give an agent no new work; its running requests move after `within` seconds, if given.
+        """Give an agent no new work. Its running requests move after `within` seconds.
 
-        Raises `NotFound`, as do `resume` and `reload`.
+        If `within` is `None`, running requests end on this agent. Raises `NotFound`.
         """
         self._carry_out(self._fleet.cordon(agent, within, self._clock()))
 
     def resume(self, agent: AgentId) -> None:
-        """Give an agent work again."""
+        """Give a cordoned agent work again. Raises `NotFound`."""
         self._carry_out(self._fleet.resume(agent, self._clock()))
 
     def reload(self, agent: AgentId, drain_timeout: float) -> None:
-        """Let an agent load its model again."""
+        """Let an agent load its model again. Raises `NotFound`."""
         self._carry_out(self._fleet.reload(agent, drain_timeout, self._clock()))
 
     async def read_log(
         self, agent: AgentId, after: int, *, wait: float | None = None
     ) -> tuple[LogLine, ...]:
-        """Return the last lines of an agent's log, with numbers above `after`.
+        """Return the latest log lines of an agent with numbers above `after`.
 
-        With `wait` it waits at most so many seconds for such lines. Raises `NotFound`,
+        If `wait` is given, wait at most `wait` seconds for such lines. Raises `NotFound`,
         `RateLimited`, or `AgentLost` if the agent leaves or does not answer.
         """
         if len(self._log_reads) >= MAX_LOG_READS:
@@ -613,9 +613,9 @@ class FleetRuntime:
     async def read_fits(
         self, source: str, *, slots: NumSlots | None, context_size: AutoContext | None
     ) -> list[HostFit]:
-        """Return the options that each host would choose for the model of `source`, or a reason.
+        """Return the options that each host would choose for the model `source`, or why not.
 
-        Takes as long as the slowest host, and at most `FIT_PATIENCE`. Raises `RateLimited`.
+        The call takes as long as the slowest host, at most `FIT_PATIENCE`. Raises `RateLimited`.
         """
         if self._num_fits >= MAX_FITS:
             raise RateLimited(
@@ -651,9 +651,9 @@ class FleetRuntime:
         return HostFit(host=host.id, name=host.name, fit=fit, issue=issue)
 
     async def _fit_read(self, host: AgentView, question: ReadFit) -> FitRead:
-        """Ask a host.
+        """Ask a host for the options that it would choose, again if its connection is lost.
 
-        Raises `AgentLost`, `NotFound`, or `NotSupported` if the host cannot answer this.
+        Raises `AgentLost`, `NotFound`, or `NotSupported` if the host is too old to answer.
         """
         if not host.facts.answers_fit:
             raise NotSupported(
@@ -679,8 +679,7 @@ class FleetRuntime:
         return len(self._log_reads)
 
     def restore_models(self, names: Iterable[str]) -> None:
-        """Remember models that were served before the balancer's start, so that requests for them
-        wait."""
+        """Remember the models from before the balancer's start, so that requests for them wait."""
         self._fleet.restore_models(names, self._clock())
 
     def restore_cordons(self, cordons: Iterable[Cordon]) -> None:
@@ -694,31 +693,31 @@ class FleetRuntime:
         self._carry_out(self._fleet.lead(epoch, self._clock()))
 
     def follow(self) -> None:
-        """Give no orders: another balancer does, or none."""
+        """Stop giving orders to agents, because this balancer does not lead."""
         self._fleet.follow()
 
     def others(self, num_live: int, waiting: Mapping[str, tuple[int, float]]) -> None:
-        """Take the number of live balancers, and the models for which requests of other balancers
-        wait.
+        """Take the number of live balancers, and the requests that wait in other balancers.
 
-        `waiting` has, by model, the number of requests and the seconds of the oldest.
+        For each model, `waiting` has the number of these requests and the waiting seconds of the
+        oldest.
         """
         now = self._clock()
         demands = {name: Demand(num, now - age) for name, (num, age) in waiting.items()}
         self._carry_out(self._fleet.others(num_live, demands, now))
 
     def retry_agent(self, agent: AgentId) -> None:
-        """Let an agent try again to load models, if it is connected."""
+        """Let an agent try again to load models, if the agent is connected."""
         self._carry_out(self._fleet.retry_agent(agent, self._clock()))
 
     def apply_cordons(self, shared: Collection[SharedCordon]) -> None:
-        """Replace all cordons by those that operators of all balancers want."""
+        """Replace all cordons by `shared`, the cordons of all balancers' operators."""
         self._carry_out(self._fleet.apply_cordons(shared, self._clock()))
 
     # ---- time, and the end of it
 
     def tick(self) -> None:
-        """Carry out everything that is due; the timer calls this."""
+        """Do all work whose time has come. The timer calls this method."""
         self._carry_out(self._fleet.tick(self._clock()))
 
     async def run(self) -> None:
@@ -726,10 +725,9 @@ class FleetRuntime:
         await self._timer.run(self._fleet.next_deadline())
 
     async def drain(self, within: float) -> None:
-        """Refuse new requests, and return when every request has ended, after at most `within`
-        seconds.
+        """Refuse new requests, and wait at most `within` seconds until all requests have ended.
 
-        The rest ends with `shutting_down`. `run` must be running.
+        Requests that still run then end with `shutting_down`. `run` must be running.
         """
         now = self._clock()
         self._carry_out(self._fleet.drain(now, now + within))
@@ -737,13 +735,13 @@ class FleetRuntime:
             await self._next_change().wait()
 
     def goodbye(self) -> None:
-        """Send `Goodbye` to every agent, close their sockets, and accept no others."""
+        """Send `Goodbye` to all agents, close their sockets, and reject further agents."""
         self._carry_out(self._fleet.goodbye(self._clock()))
 
     # ---- watching
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yield at once, and then after changes, at most once in a `watch_interval`."""
+        """Yield now and after each change, at most once in `watch_interval` seconds."""
         while True:
             changed = self._next_change()
             yield
@@ -757,7 +755,7 @@ class FleetRuntime:
         return self._changed
 
     def _notify(self) -> None:
-        """Wake the watchers, if something changed since the last call."""
+        """Wake the watchers if the fleet has changed since the last call."""
         if self._seen != self._fleet.revision:
             self._seen = self._fleet.revision
             if self._changed is not None:

@@ -1,7 +1,7 @@
-"""Messages to one agent: large ones are sent in pieces, and their number and time are limited.
+"""The messages that wait for one agent. Large messages are sent in pieces.
 
-Nothing waits for an agent that does not read. If too many messages wait, or one frame takes too
-long, its connection is cut.
+No code waits for an agent that reads slowly. If too many messages wait, or sending a frame takes
+too long, the balancer closes the connection.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ....shared.reports.figures import Family, Figure
 
 @dataclass(frozen=True, slots=True)
 class AgentBacklog:
-    """Messages that have not been sent, and the bytes of large messages in transfer."""
+    """The number of unsent messages, and the bytes of large messages in transfer."""
 
     num_messages: Annotated[
         int,
@@ -44,17 +44,17 @@ class AgentConnection(Protocol):
     """An agent's socket. No method waits or raises."""
 
     def backlog(self) -> AgentBacklog:
-        """Return the waiting messages, and the bytes of large messages received in part."""
+        """Return the unsent messages, and the bytes of incomplete messages from the agent."""
 
     def send(self, message: FromBalancer) -> None:
-        """Send a message, after earlier messages."""
+        """Send `message` after all earlier messages."""
 
     def disconnect(self, reason: str) -> None:
-        """Close the socket once everything is sent."""
+        """Close the socket after all messages have been sent."""
 
 
 class BalancerCodec:
-    """The `Codec` of messages to an agent, each of which is about at most one request."""
+    """The `Codec` of messages to an agent. Each message belongs to at most one request."""
 
     def encode(self, message: FromBalancer) -> bytes:
         return encode_from_balancer(message)
@@ -69,35 +69,39 @@ class BalancerCodec:
         return None
 
     def cuts_short(self, message: FromBalancer) -> bool:
-        """Return whether `message` cancels a request or query, whose waiting messages need not be
-        sent."""
+        """Return whether `message` cancels a request or query.
+
+        Unsent messages about the request or query are then dropped.
+        """
         return isinstance(message, Cancel | Withdraw)
 
     def in_place_of(self, message: FromBalancer) -> FromBalancer | None:
-        """Return the message to send for an unsent request that is cancelled; `None` for a
-        query."""
+        """Return the message to send if `message` cancels an unsent request.
+
+        Returns `None` for a query.
+        """
         return Cancel(id=message.id, is_unsent=True) if isinstance(message, Cancel) else None
 
     def unsendable(self, message: FromBalancer, reason: str) -> FromBalancer | None:
-        """Raise `ValueError`: requests that agents could not read are never accepted."""
+        """Raise `ValueError`. Requests that an agent cannot read must be refused earlier."""
         raise ValueError(f"`{message.type}` cannot be sent: {reason}")
 
 
 MAX_MESSAGES = 16384
-"""Several times what the most slots an agent may have can need at once."""
+"""The maximum waiting messages, several times what an agent with the most slots can need."""
 
 _MAX_REASON_BYTES = 123  # RFC 6455, 5.5: a control frame has 125 bytes, two are the code's
 
 
 class Outbox:
-    """The `AgentConnection` of one socket. `patience` is the most seconds that a frame may take."""
+    """The `AgentConnection` of one socket. Sending a frame may take `patience` seconds."""
 
     def __init__(
         self, socket: web.WebSocketResponse, transport: asyncio.Transport, *, patience: float
     ) -> None:
         self.reason: str | None = None
         self.assembler = Assembler()
-        """Puts together what the agent sends in pieces."""
+        """Joins the pieces of large messages from the agent."""
         self._code = WSCloseCode.GOING_AWAY
         self._socket = socket
         self._transport = transport
@@ -108,24 +112,24 @@ class Outbox:
         limit_unsent(transport.get_extra_info("socket"))
 
     def backlog(self) -> AgentBacklog:
-        """Return the waiting messages, and the bytes of messages received in part."""
+        """Return the unsent messages, and the bytes of incomplete messages from the agent."""
         return AgentBacklog(len(self._queue), self._queue.num_bytes + self.assembler.num_bytes)
 
     def send(self, message: FromBalancer) -> None:
-        """Send a message, after earlier messages about the same request."""
+        """Send `message` after all earlier messages about the same request."""
         self._queue.put(message)
         self._has_work.set()
         if len(self._queue) > MAX_MESSAGES:
             self._cut(f"the agent read too slowly: {len(self._queue)} messages were waiting")
 
     def disconnect(self, reason: str, code: WSCloseCode = WSCloseCode.GOING_AWAY) -> None:
-        """Close the socket once everything is sent. The first reason counts."""
+        """Close the socket after all messages have been sent. Only the first `reason` is used."""
         if self.reason is None:
             self.reason, self._code = reason, code
         self._has_work.set()
 
     async def run(self) -> None:
-        """Write until nothing is left and the socket has to be closed."""
+        """Write messages until all are sent and the socket must be closed."""
         try:
             while self.reason is None or len(self._queue):
                 await self._has_work.wait()
@@ -139,7 +143,7 @@ class Outbox:
             self.disconnect("the connection was lost")
 
     async def _flush(self) -> None:
-        """Send what waits. A timer is set once, and again only after a frame that took long."""
+        """Send the waiting messages. The timer is set again only after a slow frame."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         async with asyncio.timeout(self._patience) as timeout:

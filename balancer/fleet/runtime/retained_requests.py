@@ -1,18 +1,19 @@
-"""Requests that outlive their connection: their events are retained for any number of readers.
+"""Retained requests: requests that outlive their connection and may have any number of readers.
 
-With a `Journal` they also outlive the balancer: another run of it, or another balancer, restores
-and resumes them. A restored request may still run elsewhere; then its events come from the journal.
+With a `Journal`, requests also outlive the balancer: another run or another balancer restores and
+resumes them. If a restored request still runs in another balancer, its events come from the
+journal.
 
-A request is retained under a key that its caller chose. It runs to its end whether or not it is
-read, and its events are kept for some time after that. A request that ended with an error is
-forgotten, so that sending it again runs it again.
+A caller chooses the key of a request. The request runs to its end even without a reader, and its
+events are kept for a while after its end. A request that ended with an error is forgotten, so that
+the caller can send the request again.
 
-Requests are limited in number, bytes and age, with fair shares (`fleet/shares.py`). A running
-request keeps its holder's share until it ends; it is never forgotten or cancelled for another
-caller's new request. A new request without room is not retained, or is refused if it must be
-retained. Of the ended requests, the least recently used one of the holder with most is forgotten
-first. Forgetting a running request, because of its age or at its caller's request, cancels it only
-if it has no reader.
+The number, bytes and age of retained requests are limited, with fair shares (`fleet/shares.py`). A
+running request counts in its holder's share until it ends, and is never forgotten or cancelled for
+a new request of another caller. If a new request has no room, it is not retained, or refused if it
+must be retained. Among ended requests, the holder with most loses its least recently used request.
+If a running request is forgotten because of its age or by its caller, it is cancelled only if it
+has no reader.
 """
 
 import asyncio
@@ -43,11 +44,11 @@ from .fleet_runtime import FleetRuntime, new_request_id
 from .stream import Stream
 
 EVENT_BYTES = 256
-"""Bytes of an event besides its text, and of each token's log-probabilities."""
+"""The estimated bytes of an event without its text, and of the log-probabilities of one token."""
 
 
 class RetainedRequest:
-    """A request that outlives its connection: the original request, its events, and its readers."""
+    """A request that outlives its connection, with its events and readers."""
 
     def __init__(
         self,
@@ -59,11 +60,14 @@ class RetainedRequest:
         note: bytes = b"",
         num_asked: int = 0,
     ) -> None:
-        """`on_change` gets the number of bytes by which the request grew.
+        """Make a retained request without events.
 
-        `on_unread` is called when the last reader leaves a request that is not retained. The
-        request counts in the share of `holder`. `note` belongs to a request from another run of the
-        balancer. `num_asked` is the size of the original request in bytes, until it has ended.
+        `on_change` is called with the number of bytes by which the request grew. `on_unread` is
+        called when the last reader leaves a request that is not retained. The request counts in
+        the share of `holder`.
+
+        A request of an earlier run has a `note`. The original request takes `num_asked` bytes
+        until the request has ended.
         """
         self.record = record
         self.id = record.id
@@ -73,13 +77,13 @@ class RetainedRequest:
         self.num_bytes = self._num_asked = max(len(note), num_asked)
         self.used_at = 0.0
         self.events: list[Event] = []
-        """The events so far, without those that say that it waits."""
+        """The events so far, without events about waiting."""
         self.is_remote = False
         """Whether another balancer runs it."""
         self.answer: Any = None
-        """The text that its API keeps with it and shows."""
+        """The request's answer in the form that its API keeps and shows."""
         self.on_end: Callable[[], None] | None = None
-        """Called once it has ended."""
+        """A function to call after the request has ended."""
         self._is_retained = True
         self._on_change = on_change
         self._on_unread = on_unread
@@ -91,7 +95,7 @@ class RetainedRequest:
         return bool(self._readers)
 
     def put(self, event: Event) -> None:
-        """Keep an event, and pass it to the readers. Events after the end are ignored."""
+        """Keep `event` and pass it to the readers. Ignores events after the end."""
         if self.end is not None:
             return
         if isinstance(event, Done | Failed):
@@ -109,7 +113,7 @@ class RetainedRequest:
             self.on_end()
 
     def shrink(self, num_asked: int) -> None:
-        """Count only `num_asked` bytes for the original request, because the request has ended."""
+        """Count `num_asked` bytes for the original request, because the request has ended."""
         self.note = b""
         change, self._num_asked = num_asked - self._num_asked, num_asked
         if self._is_retained:
@@ -117,14 +121,14 @@ class RetainedRequest:
             self._on_change(self, change)
 
     def forget(self) -> None:
-        """Keep no further events; present readers still get them."""
+        """Stop keeping events. Present readers still get further events."""
         self._is_retained = False
         self.answer = self.on_end = None
         if self.end is None:
             self.events = []
 
     def attach(self) -> Stream:
-        """Return a stream of all events, not merged. Closing the stream cancels nothing."""
+        """Return a stream of all events, unmerged. Closing the stream does not cancel the request."""
         stream = Stream(
             self.id,
             lambda _: self._detach(stream),
@@ -154,17 +158,17 @@ def _size(event: Event) -> int:
 
 
 MAX_RETAINED = 10_000
-"""Most requests that are retained, however small they are."""
+"""The maximum number of retained requests."""
 
 RETRY_AFTER = 1.0
-"""Seconds after which one that found no room may be asked for again."""
+"""Seconds after which a caller may try again if its request found no room."""
 
 DEFAULT_BYTES = 64 * 2**20
 DEFAULT_AGE = 3600.0
 
 
 class Journal(Protocol):
-    """Records what must outlive the balancer: `balancer.durable.request_journal`.
+    """Saves requests so that they outlive the balancer; implemented by `balancer.durable`.
 
     No method waits or raises.
     """
@@ -173,20 +177,20 @@ class Journal(Protocol):
         """Record a new request."""
 
     def grew(self, retained: RetainedRequest, /) -> None:
-        """Note that a request has more events, and perhaps its end."""
+        """Note that a request has new events or has ended."""
 
     def gave_up(self, retained: RetainedRequest, /) -> None:
-        """Note that another balancer may continue the request, because this one shuts down."""
+        """Note that another balancer may continue the request; this balancer shuts down."""
 
     def cancelled(self, retained: RetainedRequest, /) -> None:
-        """Ask the balancer that runs the request to end it."""
+        """Ask the balancer that runs the request to cancel it."""
 
     def forgot(self, retained: RetainedRequest, /) -> None:
         """Delete a request."""
 
 
 class NoJournal:
-    """The journal of a balancer whose requests end with it."""
+    """The journal of a balancer whose requests are lost when the balancer ends."""
 
     def begun(self, _retained: RetainedRequest, _asked: AskedRequest) -> None:
         pass
@@ -207,7 +211,7 @@ class NoJournal:
 class RetainedRequests:
     """All retained requests of a balancer.
 
-    `clock` gives seconds, `wall_clock` seconds since 1970.
+    `clock` returns seconds, and `wall_clock` returns seconds since 1970.
     """
 
     def __init__(
@@ -221,7 +225,7 @@ class RetainedRequests:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """`max_age` is in seconds and counts from a request's last use."""
+        """Make an empty collection. A request is forgotten if unused for `max_age` seconds."""
         self._journal: Journal = NoJournal() if journal is None else journal
         self._wall_clock = wall_clock
         self._runtime = runtime
@@ -232,16 +236,16 @@ class RetainedRequests:
         self._retained: OrderedDict[RetainedKey, RetainedRequest] = OrderedDict()
         self._keys: dict[RequestId, RetainedKey] = {}
         self.running: FairEviction[Account, RetainedKey] = FairEviction(max_bytes, max_retained)
-        """Requests that run here, or waited to when they were restored."""
+        """Requests that run here, and restored requests that waited for their resumption here."""
         self.idle: FairEviction[Account, RetainedKey] = FairEviction(max_bytes, max_retained)
-        """Requests that have ended or run elsewhere. They have the room that `running` leaves."""
+        """Requests that have ended or run elsewhere. They use the room that `running` leaves."""
 
     def __len__(self) -> int:
         return len(self._retained)
 
     @property
     def num_bytes(self) -> int:
-        """The estimated bytes of all requests."""
+        """The estimated memory of all requests, in bytes."""
         return self.running.sizes.total + self.idle.sizes.total
 
     @property
@@ -251,11 +255,11 @@ class RetainedRequests:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the balancer shuts down."""
+        """Whether the balancer is shutting down."""
         return self._runtime.views.totals().is_draining
 
     def knows(self, caller: Caller, name: str) -> bool:
-        """Return whether the caller has a request of this name in this balancer."""
+        """Return whether the caller has a retained request called `name` in this balancer."""
         return RetainedKey(caller.owner, name) in self._retained
 
     def open(
@@ -271,11 +275,11 @@ class RetainedRequests:
         keeps_failure: bool = False,
         note: bytes = b"",
     ) -> RetainedRequest:
-        """Return the retained request of this name, or a new one, with `id` if given.
+        """Return the retained request called `name`, or a new one with `id`, if given.
 
-        A request without room is not retained: it ends with its last reader. With `keeps_failure`
-        it is refused instead. Raises `Conflict` if the name belongs to another request,
-        `Overloaded`, `RequestTooLarge`, and like `FleetRuntime.open`.
+        A new request without room is not retained and ends when its last reader leaves; with
+        `keeps_failure` such a request is refused. Raises `Conflict` if `name` belongs to another
+        request, `Overloaded`, `RequestTooLarge`, and the errors of `FleetRuntime.open`.
         """
         key = RetainedKey(caller.owner, name)
         if (retained := self._find(key)) is not None:
@@ -337,7 +341,7 @@ class RetainedRequests:
         return retained
 
     def _refusal(self, holder: Account, num_bytes: int) -> Refusal | None:
-        """Return why a new request is not retained, and count it."""
+        """Return why a new request cannot be retained, and count the refusal."""
         if not self.keeps_any:
             return "full"
         for shares, amount in ((self.running.sizes, num_bytes), (self.running.counts, 1)):
@@ -374,10 +378,10 @@ class RetainedRequests:
         *,
         runs_here: bool = False,
     ) -> RetainedRequest:
-        """Add a request from the journal with its events; it has ended or runs elsewhere.
+        """Add a request with its events from the journal. The request has ended or runs elsewhere.
 
-        A known request gets its new events, unless it runs here. `runs_here`: the request is about
-        to be resumed.
+        If the request is known and does not run here, add its new events. `runs_here` means that
+        the request is about to be resumed here.
         """
         retained = self._find(record.key)
         if retained is None:
@@ -394,7 +398,7 @@ class RetainedRequests:
     def resume_request(
         self, retained: RetainedRequest, asked: AskedRequest, engine: Engine | None
     ) -> None:
-        """Resume a restored request that runs nowhere. `engine` began its answer."""
+        """Resume a restored request that runs in no balancer. `engine` began its answer."""
         retained.is_remote = False
         self._runtime.resume_request(
             retained,
@@ -406,7 +410,7 @@ class RetainedRequests:
         )
 
     def drop(self, id: RequestId) -> None:
-        """Stop a request here, because another balancer runs it, or because it was deleted."""
+        """Stop a request here, because another balancer runs it or because it was deleted."""
         key = self._keys.get(id)
         if key is None:
             self._runtime.cancel([id])
@@ -417,38 +421,38 @@ class RetainedRequests:
         self._runtime.cancel([id])
 
     def deleted(self, retained: RetainedRequest) -> None:
-        """Remove a request that ran elsewhere and was deleted; its readers get an error."""
+        """Remove a deleted request that ran in another balancer. Its readers get an error."""
         retained.put(Failed(NotFound("the request was deleted")))
         if retained.record.key in self._retained:
             self._remove(retained.record.key)
 
     def followed(self) -> list[RetainedRequest]:
-        """Return the requests that run elsewhere and have readers here."""
+        """Return the requests that run in other balancers and have readers here."""
         return [each for each in self._retained.values() if each.is_remote and each.is_read]
 
     def find_by_id(self, id: RequestId, *, caller: Caller) -> RetainedRequest | None:
-        """Return the caller's request with this id, if it is retained."""
+        """Return the caller's retained request with this id, or `None`."""
         key = self._keys.get(id)
         return None if key is None or key.owner != caller.owner else self._find(key)
 
     def forget_id(self, id: RequestId, *, caller: Caller) -> None:
-        """Forget a request, and cancel it if it runs and has no reader."""
+        """Forget the caller's request with this id. If it runs and has no reader, cancel it."""
         key = self._keys.get(id)
         if key is not None and key.owner == caller.owner:
             self._journal.forgot(self._retained[key])
             self._remove(key)
 
     def cancel(self, retained: RetainedRequest) -> None:
-        """End a request early, wherever it runs.
+        """Cancel a request, in whichever balancer it runs.
 
-        It stays retained, and its last event tells the end.
+        The request stays retained, and its last event reports the end.
         """
         if retained.is_remote and retained.end is None:
             self._journal.cancelled(retained)
         self._runtime.cancel([retained.id])
 
     def cancel_id(self, id: RequestId) -> None:
-        """End a request early that runs here, because another balancer asked for it."""
+        """Cancel a request that runs here, because another balancer asked for the cancellation."""
         self._runtime.cancel([id])
 
     def _find(self, key: RetainedKey) -> RetainedRequest | None:
@@ -488,7 +492,7 @@ class RetainedRequests:
         target.add(retained.record.key, retained.holder, retained.num_bytes)
 
     def _tell(self, retained: RetainedRequest) -> None:
-        """Tell the store about a request that runs here and has changed."""
+        """Tell the journal about a change of a request that runs here."""
         if not isinstance(retained.end, Failed):
             self._journal.grew(retained)
         elif self._is_going(retained.end):
@@ -516,8 +520,7 @@ class RetainedRequests:
             self._gone(gone)
 
     def _give_up(self, retained: RetainedRequest) -> None:
-        """Stop retaining a running request, because the running requests have exceeded the
-        limits."""
+        """Stop retaining a running request, because the running requests exceed the limits."""
         key = retained.record.key
         self.idle.add(key, retained.holder, retained.num_bytes)
         if not retained.record.keeps_failure:
@@ -532,7 +535,7 @@ class RetainedRequests:
         self._gone(key)
 
     def _gone(self, key: RetainedKey) -> None:
-        """Forget a request that is in no pool any more."""
+        """Forget a request that was removed from both pools."""
         retained = self._retained.pop(key)
         del self._keys[retained.id]
         retained.forget()
@@ -551,7 +554,7 @@ class RetainedRequests:
             self._runtime.cancel([retained.id])
 
     def check_integrity(self) -> None:
-        """Raises `RuntimeError` when an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; only tests call this method."""
         self.running.check_integrity()
         self.idle.check_integrity()
         if self.num_bytes != sum(each.num_bytes for each in self._retained.values()):

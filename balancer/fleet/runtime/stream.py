@@ -1,15 +1,14 @@
-"""The events of one request, for the task that answers the client; and the results of a query.
+"""The event stream of one request, and the handle of one query.
 
-The task reads events one by one, or has them pushed. A pushed event is handled where it is put,
-without a switch to the task, as long as the client reads fast enough.
+A task reads the events one by one, or has them pushed. A pushed event is handled where it is put,
+without a switch to the reading task, as long as the client reads fast enough.
 
-Invariants: read events are the events that were put, in order; neighbouring tokens of one kind are
-merged if the client is slower than the agent. The waiting events have at most the text of one
-answer, and are as few as the changes of kind. Nothing is put after the end.
+Invariants: a reader gets the events in the order in which they were put; if the client is slower
+than the agent, neighbouring tokens of one kind are merged; no event is put after the end.
 
-Events that wait for the reader use memory. So does a whole answer that the reader keeps until its
-end. Both count in the caller's share of the memory of all answers. If the share is used up, the
-answer ends with `overloaded`; if it is larger than any share, with `request_too_large`.
+Waiting events use memory, and so does a whole answer that the reader keeps until its end. Both
+count in the caller's share of the memory of all answers. If the share is used up, the answer ends
+with `overloaded`. If the answer is larger than any share, it ends with `request_too_large`.
 """
 
 import asyncio
@@ -28,19 +27,19 @@ from ..footprint import RETRY_AFTER
 from ..shares import Holding
 
 MAX_PENDING = 32
-"""Events that may wait for the reader before tokens are merged."""
+"""The maximum waiting events before tokens are merged."""
 
 WAITING_LOG_PROB = 160
-"""Bytes of the log-probability of one possible token while it waits for the reader."""
+"""The bytes of one candidate's log-probability while it waits for the reader."""
 
 PACKED_LOG_PROB = 96
-"""Bytes of one that the reader packs, and then writes as JSON."""
+"""The bytes of one candidate's log-probability that the reader packs, and then writes as JSON."""
 
 LISTED_LOG_PROB = 640
-"""Bytes of one that the reader keeps as an object of JSON, and then writes several times."""
+"""The bytes of one candidate's log-probability that the reader keeps as a JSON object."""
 
 Write = Callable[[Event], bool]
-"""Writes one event to a client, at once; returns whether another may be written now."""
+"""Writes one event to a client without waiting. Returns whether the client can take more."""
 
 
 class Sink(Protocol):
@@ -50,13 +49,14 @@ class Sink(Protocol):
     def id(self) -> RequestId: ...
 
     def put(self, event: Event, /) -> None:
-        """Take another event; the last is `Done` or `Failed`. Must not raise."""
+        """Take one more event. The last event is `Done` or `Failed`. Must not raise."""
 
 
 class Stream:
-    """Yields any number of other events, then one `Done` or `Failed`, then stops.
+    """The events of one request, which end with one `Done` or `Failed`.
 
-    One task reads it, in a `with` block; leaving the block before the end cancels the request.
+    One task reads the stream in a `with` block. Leaving the block before the end cancels the
+    request.
     """
 
     __slots__ = (
@@ -88,13 +88,14 @@ class Stream:
         held: Holding[Account] | None = None,
         kept_log_prob: int = 0,
     ) -> None:
-        """`on_close` is called once, and only if the reader leaves before the end.
+        """Make a stream. `on_close` is called once if the reader leaves before the end.
 
-        Waiting events count in `held`, if given. If the reader keeps the whole answer until it
-        closes the stream, `kept_log_prob` is the size of a kept log-probability in bytes, above 0.
-        Without `merges` every event is read as it was put, for events that are kept anyway.
-        `created_at` is in seconds since 1970, by default now. `model` is the name for answers to a
-        request without a model name.
+        Waiting events count in `held`, if given. If the reader keeps the whole answer,
+        `kept_log_prob` is the size of a kept log-probability in bytes; otherwise it is 0. If
+        `merges` is false, the reader gets every event as it was put.
+
+        `created_at` is in seconds since 1970; without a value the stream uses the present time.
+        `model` is the model name in answers to requests without a model name.
         """
         self.id = id
         self.created_at = time.time() if created_at is None else created_at
@@ -114,11 +115,11 @@ class Stream:
 
     @property
     def num_pending(self) -> int:
-        """The number of events that wait for the reader."""
+        """The number of waiting events."""
         return len(self._pending)
 
     def put(self, event: Event) -> None:
-        """Add an event. Raises `RuntimeError` after the end."""
+        """Add `event`. Raises `RuntimeError` after the end."""
         if self._is_cut:
             return
         if self._kept_log_prob and not self._counts(event, self._kept_log_prob):
@@ -139,7 +140,7 @@ class Stream:
     def _counts(self, event: Event, log_prob: int) -> bool:
         """Count the memory of `event`.
 
-        Returns whether it is within the limits; if not, the answer ends.
+        Returns whether the memory is within the limits. If not, the answer ends.
         """
         if self._held is None or self._is_closed or not isinstance(event, Token):
             return True
@@ -179,11 +180,11 @@ class Stream:
 
     @property
     def _ends_waiting(self) -> bool:
-        """Return whether a newer waiting event replaces the last one."""
+        """Return whether a newer event about waiting replaces the last waiting event."""
         return bool(self._pending) and isinstance(self._pending[-1], Waiting | Reading)
 
     def close(self) -> None:
-        """Note that the reader has left. Has no effect after the end or a second time."""
+        """Note that the reader has left. Does nothing after the end or a second time."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -196,12 +197,11 @@ class Stream:
             self._on_close(self.id)
 
     async def push(self, write: Write, drained: Callable[[], Awaitable[None]]) -> None:
-        """Pass every event to `write`, tokens as soon as they are put; return after the end.
+        """Pass each event to `write` as soon as the event is put, and return after the end.
 
-        The writer is `transport.streaming.EventPusher`, or one of a WebSocket. If `write` returns
-        that no further event can be written, events wait and merge until `drained` returns. An
-        exception of `write` is raised here and ends the pushing; the code that puts events does not
-        see it.
+        If `write` returns false, events wait and are merged until `drained` returns. If `write`
+        raises an exception, this method raises the exception and stops pushing; `put` never raises
+        the exception.
         """
         while True:
             while self._pending:
@@ -248,7 +248,7 @@ class Stream:
             self._reader.set_result(None)
 
     def _next(self) -> Event:
-        """Return the next event; a token is merged with the tokens after it."""
+        """Return the next event. If it is a token, merge it with the tokens that follow."""
         event = self._pending.popleft()
         if self._merges and isinstance(event, Token) and self._pending:
             event = self._with_followers(event)
@@ -270,14 +270,15 @@ class Stream:
     def _merge(self) -> None:
         """Merge the waiting events.
 
-        Twice as many may wait before the next merge, so the cost per token is constant.
+        The next merge comes when at least twice as many events wait, so the cost per token is
+        constant.
         """
         self._pending = deque(merged(self._pending))
         self._merge_at = max(MAX_PENDING, 2 * len(self._pending))
 
 
 def merged(events: Iterable[Event]) -> Iterable[Event]:
-    """Return events, with neighbouring tokens of one kind merged."""
+    """Return `events` with neighbouring tokens of one kind merged."""
     kinds = groupby(events, key=lambda event: getattr(event, "kind", None))
     return chain.from_iterable(_run(list(each)) for _, each in kinds)
 
@@ -308,36 +309,35 @@ Outcome = tuple[Result, ...] | RequestError
 
 
 class QueryHandle:
-    """A client's handle of one query: it gets all results at once.
+    """A client's handle of one query. It returns all results at once.
 
-    One task awaits it, in a `with` block; leaving the block earlier withdraws the query.
+    One task awaits the results in a `with` block. Leaving the block before the end withdraws the
+    query.
 
-    Invariant: it is settled at most once.
+    Invariant: the handle is settled at most once.
     """
 
     def __init__(self, id: RequestId, on_close: Callable[[RequestId], None]) -> None:
-        """Make a handle. `on_close` is called once, and only if the reader leaves before the
-        end.
-        """
+        """Make a handle. `on_close` is called once if the reader leaves before the end."""
         self.id = id
         self._on_close = on_close
         self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._is_closed = False
 
     def settle(self, outcome: Outcome) -> None:
-        """Set the outcome. Raises `asyncio.InvalidStateError` if it was set already."""
+        """Set the outcome. Raises `asyncio.InvalidStateError` if the outcome was already set."""
         if not self._is_closed:
             self._outcome.set_result(outcome)
 
     async def results(self) -> tuple[Result, ...]:
-        """Wait for a result of each part, in order. Raises `RequestError`."""
+        """Wait for the results, and return them in the order of parts. Raises `RequestError`."""
         outcome = await asyncio.shield(self._outcome)
         if isinstance(outcome, RequestError):
             raise outcome
         return outcome
 
     def close(self) -> None:
-        """Note that the reader has left. Later calls, and calls after the end, have no effect."""
+        """Note that the reader has left. Does nothing after the end or a second time."""
         if self._is_closed:
             return
         self._is_closed = True
