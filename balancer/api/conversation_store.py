@@ -139,7 +139,7 @@ class ConversationStore:
         self.pool.remove(id)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         entries = list(self._entries.values())
         self.pool.check_integrity()
         if self.num_bytes != sum(each.entry.num_bytes for each in entries):

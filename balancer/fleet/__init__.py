@@ -1,6 +1,6 @@
-"""The fleet: which request runs where, and which events each client gets.
+"""The core of the balancer: decides which agent runs each request, and what each client receives.
 
-Everything except `runtime`, the shell, is pure: no clock, socket or task. `core` composes
-`requests` (queue, slots, a request's life) and `queries` (embeddings, rankings, tokens). The files
-here have what both share: agents (`registry`), models, deadlines, limits and views.
+Every module is pure except those in `runtime`. `core` combines `requests`, which take slots, and
+`queries`, which are embeddings, rankings and token queries. The files in this folder contain what
+requests and queries share, such as agents (`registry`), models, deadlines, limits and views.
 """

@@ -1,10 +1,10 @@
-"""Agents that sent impossible messages: how long each agent must stay away, and its issue.
+"""Remembers agents that sent impossible messages: how long each must stay away, and its issue.
 
-The first such message closes the agent's connection. The agent may connect again after a pause.
-The pause grows each time, until the agent has behaved for `MEMORY` seconds. During this time
-operators see an issue.
+A bad message closes the agent's connection. The agent may connect again after a pause, which grows
+with each bad message until the agent has sent none for `MEMORY` seconds. Operators see an issue
+during this time.
 
-Invariant: at most `MAX_REMEMBERED` agents are remembered, the latest ones.
+Invariant: at most `MAX_REMEMBERED` agents are remembered, those with the latest bad messages.
 """
 
 from collections import OrderedDict
@@ -23,16 +23,16 @@ MAX_REMEMBERED = 1024
 
 
 class BadMessage(Exception):
-    """An agent's message that cannot be true.
+    """A message of an agent that cannot be true.
 
-    The whole message is ignored, and the agent's connection is closed.
+    The balancer ignores the whole message and closes the agent's connection.
     """
 
 
 class Speaker(NamedTuple):
-    """The sender of a message: an agent id with an access key, if any.
+    """The sender of a message: the agent id, and the access key if the agent has one.
 
-    The same id with two keys is two speakers.
+    Two agents with the same id and different keys are two speakers.
     """
 
     key: str | None
@@ -46,7 +46,7 @@ def speaker_of(holder: Identity | None, id: AgentId) -> Speaker:
 
 @dataclass(slots=True)
 class Offence:
-    """An agent's last bad message, at `at`; `num` counts them."""
+    """The last bad message of an agent, at the time `at`. `num` counts all its bad messages."""
 
     reason: str
     at: float
@@ -58,7 +58,7 @@ class Offence:
         return self.at + min(FIRST_PAUSE * 2.0 ** min(self.num - 1, 32), LONGEST_PAUSE)
 
     def issue(self, now: float) -> Issue | None:
-        """Return the issue for operators; `None` if the offence is too long ago."""
+        """Return the issue for operators, or `None` if the last bad message is too long ago."""
         if now - self.at > MEMORY:
             return None
         times = "" if self.num == 1 else f", for the {self.num}th time"
@@ -77,18 +77,18 @@ class Offence:
 
 
 class BadMessages:
-    """The agents with bad messages, oldest offence first."""
+    """The agents that sent bad messages, in the order of their last bad message."""
 
     def __init__(self) -> None:
         self._offences: OrderedDict[Speaker, Offence] = OrderedDict()
         self.total = 0
-        """The number of links that were closed because of their messages."""
+        """The number of connections closed because of bad messages."""
 
     def __len__(self) -> int:
         return len(self._offences)
 
     def came_from(self, speaker: Speaker, reason: str, now: float) -> Offence:
-        """Record a bad message, which closes the agent's connection because of `reason`."""
+        """Record that the balancer closes the agent's connection because of `reason`."""
         self.total += 1
         before = self.of(speaker, now)
         offence = Offence(reason, now, 1 if before is None else before.num + 1)
@@ -99,7 +99,7 @@ class BadMessages:
         return offence
 
     def of(self, speaker: Speaker, now: float) -> Offence | None:
-        """Return the last offence of an agent, unless it is too long ago."""
+        """Return the agent's last bad message, or `None` if it is too long ago."""
         offence = self._offences.get(speaker)
         if offence is not None and now - offence.at > MEMORY:
             del self._offences[speaker]

@@ -1,4 +1,4 @@
-"""The sender of a request, carried from the API to the log and the record of its end."""
+"""The sender of a request. The log and the record of the request's end also contain the sender."""
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -9,27 +9,30 @@ from ...shared.tracing.trace_context import TraceContext
 from ..access.identity import NO_LIMITS, CallerLimits
 
 ANONYMOUS_NAME = "anonymous"
-"""The name of callers without an access key; no key may have this name."""
+"""The name of callers without an access key. No access key may have this name."""
 
 _SCOPE_BYTES = 16
 
 NETWORK_BITS = 64
-"""The part of an IPv6 address that one host cannot choose."""
+"""The bits of an IPv6 address that identify the network. A host can choose the other bits."""
 
 
 class Account(NamedTuple):
-    """The holder of limits and turns: a key, or an address (IPv6: a /64 network) without a key."""
+    """The holder of limits and of a share of the queue: an access key or a network address.
+
+    An IPv6 network has 64 bits.
+    """
 
     name: str
     address: str | None
 
 
 STRANGERS = Account(ANONYMOUS_NAME, None)
-"""The common holder for all callers without a key, if this fleet has keys."""
+"""The account of all callers without a key together, if the fleet has keys."""
 
 
 class Flow(NamedTuple):
-    """One connection of an address without a key."""
+    """One connection of a caller without a key."""
 
     address: str | None
     connection: int
@@ -39,14 +42,14 @@ class Flow(NamedTuple):
 class Caller:
     """The sender of a request.
 
-    `name` may label metrics: it has few different values, and is never taken from a request.
-
-    Without access keys every caller is anonymous. `address` and `user_agent` are only for the log:
-    behind a proxy the address is the proxy's, and a client can send any user agent. `limits` are
-    the limits of the key. `trace_parent` is the span that the client named. `trace` is the span of
-    this request; if this balancer traces nothing, it is the client's span. `owner` owns the things
-    that the caller creates; without keys, everybody owns them. `connection` is a number that
-    differs for each open connection of an address.
+    - `name`: the name of the key; it has few different values, so it may label metrics.
+    - `address`, `user_agent`: only for the log. Behind a proxy, `address` is the proxy's address.
+    - `limits`: the limits of the key.
+    - `trace_parent`: the span that the client named.
+    - `trace`: the span of this request, or the client's span if this balancer traces nothing.
+    - `owner`: the owner of everything that the caller creates; without keys, everybody is the
+      owner.
+    - `connection`: the number of the connection, unique among the open connections of an address.
     """
 
     name: str = ANONYMOUS_NAME
@@ -58,10 +61,7 @@ class Caller:
     owner: str | None = field(default=None, repr=False)
     connection: int | None = field(default=None, repr=False)
     account: Account = field(init=False, repr=False, compare=False)
-    """The account whose limits and turns the caller shares: the account of its key.
-
-    Without a key, it is the account of its network.
-    """
+    """The account whose limits the caller shares: that of its key, or else of its network."""
 
     def __post_init__(self) -> None:
         network = _network(self.address) if self.is_anonymous else None
@@ -74,20 +74,20 @@ class Caller:
 
     @property
     def traceparent(self) -> str | None:
-        """The `traceparent` for agents, which makes their work a part of the trace."""
+        """The `traceparent` header for agents, which adds their work to the trace."""
         return None if self.trace is None else self.trace.traceparent
 
     @property
     def scope(self) -> str | None:
-        """The name by which agents separate the prompts of keys; `None` without a key."""
+        """The name that keeps the prompts of different keys apart; `None` without a key."""
         if self.owner is None:
             return None
         return blake2b(self.owner.encode(), digest_size=_SCOPE_BYTES, person=b"scope").hexdigest()
 
     def holder(self, *, has_keys: bool) -> Account:
-        """Return the holder whose share of a pool the caller uses. `has_keys`: the fleet has keys.
+        """Return the holder whose share of a pool the caller uses (`shares.py`).
 
-        See `shares.py`.
+        `has_keys`: the fleet has keys.
         """
         return STRANGERS if has_keys and self.is_anonymous else self.account
 
@@ -95,7 +95,7 @@ class Caller:
     def flow(self) -> Flow | None:
         """The flow within the account's share of the queue.
 
-        If the caller has no key, the flow is its connection.
+        A caller without a key has a flow for each connection.
         """
         if not self.is_anonymous or self.connection is None:
             return None
@@ -103,9 +103,9 @@ class Caller:
 
 
 def _network(address: str | None) -> str | None:
-    """Return the network of an IPv6 address; return any other address unchanged.
+    """Return the network of an IPv6 address, and other addresses unchanged.
 
-    One host may have a whole IPv6 network.
+    A host may have a whole IPv6 network.
     """
     if address is None or ":" not in address:
         return address

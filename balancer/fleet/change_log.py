@@ -1,12 +1,13 @@
-"""Finds the changes since a revision, at a cost of their number and not of the fleet's size.
+"""Finds the agents that changed after a revision, at a cost of their number.
 
-The revision grows with every visible change. Each agent is listed under the revision of its last
-change, so the changes since any revision are at the end of the list. Agents that only sent tokens
-are in a separate list, because most agents do so all the time. The log remembers the last
-`MAX_GONE` agents that left. For older revisions it has no answer, and the reader takes a whole
-view. Requests are not listed: they change with each token, and watchers see few of them.
+Each visible change of the fleet increases the revision. Each agent is listed under the revision of
+its last change, so recent changes are at the end of the list. A separate list has the agents that
+only sent tokens, because most agents send tokens all the time.
 
-Invariants: an agent is in each list once; no entry is newer than the revision.
+The log remembers the last `MAX_GONE` agents that left. It has no answer for older revisions, and
+the reader then takes a whole view. Requests are not listed, because they change with each token.
+
+Invariants: an agent is in each list at most once; no entry is newer than the revision.
 """
 
 from collections import OrderedDict
@@ -19,12 +20,12 @@ from ...shared.inference import AgentId
 K = TypeVar("K", bound=Hashable)
 
 MAX_GONE = 4096
-"""Maximum agents that are remembered after they left."""
+"""The maximum number of remembered agents that left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[K]):
-    """Agents that are new or different, oldest change first, and the ids of agents that left."""
+    """The new and changed agents, oldest change first, and the ids of agents that left."""
 
     changed: tuple[K, ...]
     gone: tuple[K, ...]
@@ -77,7 +78,7 @@ class ChangeLog:
         self._generated: OrderedDict[AgentId, int] = OrderedDict()
 
     def advance(self) -> int:
-        """Count a change that no agent shows, such as the change of a request."""
+        """Increase the revision for a change that affects no agent, such as a request's change."""
         self.revision += 1
         return self.revision
 
@@ -86,7 +87,7 @@ class ChangeLog:
         self._agents.touch(id, self.advance())
 
     def agent_generated(self, id: AgentId) -> None:
-        """Record that an agent sent tokens, and is otherwise unchanged."""
+        """Record that an agent sent tokens and has not changed otherwise."""
         self._generated[id] = self.advance()
         self._generated.move_to_end(id)
 
@@ -104,7 +105,7 @@ class ChangeLog:
         return None if revision > self.revision else self._agents.since(revision)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self._agents.check_integrity(self.revision)
 
 

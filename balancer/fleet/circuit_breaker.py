@@ -1,11 +1,11 @@
-"""Circuit breakers: they bound an agent's simultaneous requests by its answers so far.
+"""Circuit breakers, which limit how many requests an agent may have at once.
 
-A new agent gets few requests at once. The number doubles with each answer that begins. It halves
-with each request that the agent leaves unanswered or answers wrongly. At zero the circuit is open:
-the agent gets one request a minute as a probe, until an answer begins. An agent that no other
-agent can replace may use all of its slots, because waiting would help no request.
+A new agent may have few requests at once. Each answer that begins doubles this limit, and each
+request without an answer, or with a wrong answer, halves it. At zero the circuit is open: the
+agent gets one probe request a minute until an answer begins.
 
-Times come in as `now`, in seconds of the core's clock.
+An agent that no other agent can replace may use all of its slots, because a limit would help no
+request. Times are passed as `now`, in seconds of the core's clock.
 """
 
 from collections.abc import Iterable
@@ -17,23 +17,23 @@ from .decisions import LinkId
 from .limits import FIRST_SLOTS as FIRST_SLOTS
 
 PROBE_PAUSE = 60.0
-"""Seconds between two probes of an agent that does not answer."""
+"""The seconds between two probes of an agent that does not answer."""
 
 NO_LIMIT = 2**31
-"""A number of requests that is larger than any agent's slots."""
+"""A limit that is larger than any agent's number of slots."""
 
 UNRESPONSIVE = "unresponsive"
 
 
 @dataclass(slots=True, eq=False)
 class CircuitBreaker:
-    """The circuit breaker of one agent, over all its links.
+    """The circuit breaker of one agent, shared by all its connections.
 
-    - `earned`: the requests that the agent may have at once, 0 while the circuit is open.
-    - `probe_at`: when the next probe may be sent. `is_probed` from then until its outcome is
+    - `earned`: the maximum requests at once; 0 while the circuit is open.
+    - `probe_at`: the time of the next probe. `is_probed` is true until the probe's outcome is
       known.
-    - `is_needed`: no other agent that answers serves its model.
-    - `has_answered`: the agent has answered at least once.
+    - `is_needed`: no other agent that answers serves the same model.
+    - `has_answered`: the agent has begun at least one answer.
     """
 
     earned: int = FIRST_SLOTS
@@ -44,17 +44,17 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the circuit is open: the agent has lost its whole allowance."""
+        """Whether the circuit is open, so that the agent gets only probes."""
         return self.earned == 0
 
     @property
     def allowed(self) -> int:
-        """The maximum requests that the agent may have at once, apart from its slots."""
+        """The maximum requests at once, if the agent has as many slots."""
         return NO_LIMIT if self.is_needed else self.earned or int(self.is_probed)
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """Issues of the agent for operators."""
+        """The issues that operators see."""
         if not self.is_open:
             return ()
         return (
@@ -72,9 +72,9 @@ class CircuitBreaker:
         )
 
     def answered(self, slots: int, num: int = 1) -> bool:
-        """Count answers that have begun on an agent with `slots`.
+        """Count `num` answers that have begun on an agent with `slots`.
 
-        Returns whether the agent may now have more requests.
+        Returns whether the limit has grown.
         """
         self.has_answered = True
         if self.earned and self.earned >= slots:
@@ -86,13 +86,13 @@ class CircuitBreaker:
         return True
 
     def failed(self, now: float) -> None:
-        """Count a request that the agent left unanswered, or answered wrongly."""
+        """Count a request that the agent did not answer, or answered wrongly."""
         self.earned //= 2
         if self.is_open:
             self.probe_at, self.is_probed = now + PROBE_PAUSE, False
 
     def probe(self, now: float) -> bool:
-        """Begin probing if the pause has ended. Returns whether a probe may be sent."""
+        """Begin a probe if the pause is over. Returns whether a probe may be sent."""
         if self.is_probed or now < self.probe_at:
             return False
         self.probe_at, self.is_probed = inf, True
@@ -101,7 +101,7 @@ class CircuitBreaker:
 
 @dataclass(slots=True)
 class _Group:
-    """The agents of one model: agents that answer, agents that do not, and needed agents."""
+    """The agents of one model, by circuit, and the needed agents among them."""
 
     closed: set[LinkId] = field(default_factory=set)
     open: set[LinkId] = field(default_factory=set)
@@ -109,9 +109,9 @@ class _Group:
 
 
 class Needed:
-    """Finds agents that cannot be replaced, because no other agent of their model answers.
+    """Finds the needed agents: agents of a model that no other answering agent serves.
 
-    A change takes constant time, unless none of a model's agents answers.
+    A change takes constant time unless none of the model's agents answers.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Needed:
         self._models: dict[LinkId, str] = {}
 
     def serves(self, link: LinkId, model: str | None, *, is_open: bool) -> dict[LinkId, bool]:
-        """Record what an agent serves. Returns the agents whose need has changed."""
+        """Record an agent's model and circuit. Returns the agents whose need has changed."""
         before = self._models.pop(link, None)
         if before is not None:
             self._groups[before].closed.discard(link)

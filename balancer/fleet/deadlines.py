@@ -1,9 +1,9 @@
-"""Deadlines that move at every token and cost nothing when they move later.
+"""Deadlines that may move to a later time at no cost.
 
-Each item is armed for a time no later than its deadline. At that time its present deadline is
-read; if it has moved, the item is armed again.
+An item is armed for a time that is not later than its deadline. At this time the item's deadline
+is read again. If the deadline has moved, the item is armed again.
 
-Invariant: the heap has an entry for each armed item, and at most about as many outdated entries.
+Invariant: the heap has one entry for each armed item, and at most about as many outdated entries.
 """
 
 import heapq
@@ -27,9 +27,9 @@ _SLACK = 64
 
 
 def earliest(*times: float | None) -> float | None:
-    """Return the first of these times; `None` if all are `None`.
+    """Return the earliest of `times`, or `None` if all are `None`.
 
-    Called with every event, so it is fast.
+    The core calls this function for every event, so it must be fast.
     """
     first = None
     for time in times:
@@ -39,7 +39,7 @@ def earliest(*times: float | None) -> float | None:
 
 
 class Deadlines(Generic[T]):
-    """Armed items. An item is in at most one of these objects."""
+    """The armed items. An item may be in only one such collection."""
 
     __slots__ = ("_heap", "_num_armed", "_numbers")
 
@@ -49,7 +49,7 @@ class Deadlines(Generic[T]):
         self._numbers = count()
 
     def arm(self, item: T) -> None:
-        """Arm an item that is new, or whose deadline may have come nearer."""
+        """Arm an item that is new, or whose deadline may now be earlier."""
         deadline, armed_at = item.deadline, item.armed_at
         if armed_at is not None and armed_at <= deadline:
             return
@@ -75,7 +75,7 @@ class Deadlines(Generic[T]):
         return None
 
     def due(self, now: float, most: int | None = None) -> list[T]:
-        """Remove and return items whose deadline has come, earliest first; at most `most`."""
+        """Remove and return at most `most` items whose deadline has come, earliest first."""
         items: list[T] = []
         while len(items) != most and (first := self.next()) is not None and first <= now:
             item = heapq.heappop(self._heap)[2]

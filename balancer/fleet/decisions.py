@@ -1,4 +1,4 @@
-"""The decisions of the fleet's core, which the fleet runtime carries out in order."""
+"""The decisions of the fleet's core. The fleet runtime carries out each list in order."""
 
 from dataclasses import dataclass
 from typing import NewType
@@ -10,7 +10,7 @@ from ...shared.queries import Result
 from .recorder import NOWHERE, Ending, MoveReason, Origin
 
 LinkId = NewType("LinkId", int)
-"""One socket of one agent. An agent that dials again has a new link and the same `AgentId`."""
+"""The number of an agent's connection. An agent that connects again keeps its `AgentId`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close the link's socket once all messages are sent. The core has forgotten the link."""
+    """Close the link's socket after its messages are sent. The core has forgotten the link."""
 
     link: LinkId
     reason: str
@@ -39,11 +39,11 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class DeliverTokens:
-    """Deliver the tokens of one step of an agent to their streams, in order, and record them.
+    """Deliver the tokens of one step of an agent to their streams, and record the tokens.
 
-    `num_tokens` counts generated tokens: a text may stand for several tokens, or none. `gaps` are
-    the seconds since the previous token, for all pieces except each request's first; the tokens of
-    one piece share the time since the previous piece.
+    `num_tokens` counts generated tokens; the text of an event may have several tokens or none.
+    `gaps` are the seconds since the previous token, except for each request's first text. The
+    tokens of one text share the time since the previous text.
     """
 
     tokens: tuple[tuple[RequestId, Token], ...]
@@ -54,7 +54,7 @@ class DeliverTokens:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Do not accept the new request."""
+    """Refuse the new request."""
 
     request: RequestId
     error: RequestError
@@ -62,7 +62,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Answer the query: with a result for each part, in order, or with an error."""
+    """Answer the query with one result for each part, in order, or with an error."""
 
     query: RequestId
     outcome: tuple[Result, ...] | RequestError
@@ -70,7 +70,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """Record: the first token came `seconds` after the request was accepted."""
+    """Record the time to first token: the seconds since the request was accepted."""
 
     seconds: float
     origin: Origin = NOWHERE
@@ -78,7 +78,7 @@ class FirstToken:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Record and log: a request left the agent of `origin` for another."""
+    """Record and log that a request left the agent of `origin` for another agent."""
 
     request: RequestId
     reason: MoveReason
@@ -87,37 +87,37 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Record and log how a request ended."""
+    """Record and log the end of a request."""
 
     ending: Ending
 
 
 @dataclass(frozen=True, slots=True)
 class ShowLog:
-    """Pass the lines of an agent's log to the reader that waits for them."""
+    """Pass lines of an agent's log to their reader."""
 
     message: LogRead
 
 
 @dataclass(frozen=True, slots=True)
 class ShowFit:
-    """Pass an agent's choice of options to the reader that waits for it."""
+    """Pass the options that an agent chose for a model to their reader."""
 
     message: FitRead
 
 
 @dataclass(frozen=True, slots=True)
 class ReadsLost:
-    """End these reads, because their link was lost."""
+    """End the reads of these ids, because the connection to their agent was lost."""
 
     ids: tuple[RequestId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LogBad:
-    """Log that a link ended because of its message, with the traceback of `error`, if any.
+    """Log that a link was closed because of a bad message, with the traceback of `error`, if any.
 
-    After an internal error, requests may have ended without a message to their clients: see
+    After an internal error, requests may have ended without a message to their clients; see
     `Fleet.forgotten`.
     """
 

@@ -1,8 +1,8 @@
-"""The last minutes of each host's devices.
+"""Keeps the measurements of each host's devices from the last ten minutes.
 
-Invariants: a device has at most `NUM_STEPS` points, each of another step of `STEP` seconds; a host
-has at most `MAX_DEVICES` devices. A host that left is forgotten unless it returns within `RETURNED`
-seconds, as it does after loading another model.
+Invariants: a device has at most `NUM_STEPS` points in different steps of `STEP` seconds; a host
+has at most `MAX_DEVICES` devices. A host that left is forgotten after `RETURNED` seconds, so that
+a host that loads another model keeps its points.
 """
 
 from array import array
@@ -16,33 +16,33 @@ from ...shared.reports.statistics import DeviceKind, DeviceMemory
 from .registry import RETURNED
 
 STEP = 5.0
-"""Seconds of a step; agents measure at the same interval."""
+"""The seconds of a step, and the interval at which agents measure."""
 
 NUM_STEPS = 120
-"""Steps of ten minutes."""
+"""The number of steps in ten minutes."""
 
 MAX_DEVICES = 17
-"""Maximum devices of a host: the host itself and 16 GPUs; later ones are not recorded."""
+"""The maximum devices of a host: the host itself and 16 GPUs. Further devices are ignored."""
 
 PAST = tuple(found for found in figures_of(DeviceMemory) if found.figure.line is not None)
-"""The figures whose last minutes are kept: the figures that the page plots."""
+"""The figures that are kept, which are the figures with a chart on the page."""
 
 
 def name_of_past(found: FoundFigure) -> str:
-    """Return the name of a figure's past in answers."""
+    """Return the name of the list of a figure's points in answers."""
     return found.figure.name.replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePoint:
-    """A measurement in the step that began at `at`: a value of each figure of `PAST`."""
+    """The values of all figures in `PAST` in the step that began at `at`."""
 
     at: float
     values: tuple[float | None, ...]
 
 
 class DevicePast:
-    """The past of all hosts. Times are in seconds of the core's clock."""
+    """The measurements of all hosts. Times are in seconds of the core's clock."""
 
     def __init__(self) -> None:
         self._hosts: dict[AgentId, dict[tuple[str, DeviceKind], _Ring]] = {}
@@ -54,7 +54,7 @@ class DevicePast:
         return len(self._hosts)
 
     def measured(self, host: AgentId, devices: Iterable[DeviceMemory], now: float) -> None:
-        """Record a report of a host's devices from one of its engines."""
+        """Record a report of a host's devices by one of its agents."""
         self._forget(now)
         rings = self._hosts.setdefault(host, {})
         for each in devices:
@@ -89,13 +89,13 @@ _WIDTH = 1 + len(PAST)
 
 
 class _Ring:
-    """A ring of points, each with its time and values: 4 KB for three figures."""
+    """A ring buffer of points, which takes 4 KB for three figures."""
 
     def __init__(self) -> None:
         self._values = array("d")
 
     def put(self, at: float, device: DeviceMemory) -> None:
-        """Add a point, replacing a point of the same step."""
+        """Add a point, or replace the point of the same step."""
         values = self._values
         if values and values[-_WIDTH] >= at:
             del values[-_WIDTH:]

@@ -1,8 +1,8 @@
-"""Estimates the memory of a request while it waits or runs, from its values.
+"""Estimates the memory of a request while it waits or runs.
 
-The whole request stays in memory until it ends, because it may have to move to another agent. Its
-values and its body differ in size: a body of 7.9 MB can be 64 MB of lists and numbers, or 32 MB of
-text if one character is an emoji. So the values are measured as CPython stores them.
+A request stays in memory until it ends, because it may move to another agent. Its values may be
+much larger than its body: a body of 7.9 MB can become 64 MB of lists and numbers. So the values
+are measured in the size that CPython needs for them.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -19,32 +19,32 @@ from .caller import Account
 from .shares import Shares
 
 OVERHEAD = 8 * 1024
-"""Bytes of a request without any content: its records, its stream, its task."""
+"""The bytes of a request without content: its records, its stream and its task."""
 
 OF_OBJECT = 64
-"""Bytes of an object in addition to a pointer for each of its fields."""
+"""The bytes of an object, without the pointers to its fields."""
 
 OF_NUMBER = 32
-"""Bytes of a number that Python does not share."""
+"""The bytes of a number that CPython does not share."""
 
 OF_POINTER = 8
 
 MAX_LOOKS = 2**14
-"""Maximum lists and objects that are examined, in about 10 ms.
+"""The maximum number of lists and objects that are measured, which takes about 10 ms.
 
-A request with more of them counts as `UNSEEN` more bytes. Long conversations with calls and
-pictures have some thousands.
+A larger request counts as `UNSEEN` additional bytes. Long conversations with calls and pictures
+have some thousands of lists and objects.
 """
 
 RETRY_AFTER = 1.0
-"""Seconds after which a caller whose share is used up may try again."""
+"""The seconds after which a refused caller may try again."""
 
 UNSEEN = 128 * 2**20
-"""Bytes that the values of the largest body can take, with a long text with emojis."""
+"""The maximum bytes of the values of a body: those of a long text with emojis."""
 
 
 def footprint(request: object) -> int:
-    """Return the estimated bytes of a request or query, however its values are nested."""
+    """Return the estimated bytes of a request or query."""
     size, num_left = OVERHEAD, MAX_LOOKS
     waiting: list[object] = [request]
     while waiting:
@@ -77,11 +77,11 @@ def footprint(request: object) -> int:
 
 
 MOST_A_BYTE = 32
-"""Maximum bytes of memory for each byte of JSON: `{}` takes 24 times its length."""
+"""The maximum bytes of memory for one byte of JSON. `{}` takes 24 times its length."""
 
 
 def footprints(values: Iterable[object]) -> int:
-    """Return the estimated bytes of several values, without a request's own records."""
+    """Return the estimated bytes of `values`, without the overhead of a request."""
     return sum(map(_of_value, values))
 
 
@@ -108,9 +108,9 @@ def _reader(kind: Hashable) -> Callable[[object], tuple[object, ...]] | None:
 def memory_refusal(
     shares: Shares[Account], account: Account, num_bytes: int
 ) -> RequestError | None:
-    """Return the error if a request of this size may not wait or run, and count the request.
+    """Return the error if a request of `num_bytes` may not wait or run.
 
-    Returns `None` if it may.
+    Returns `None` if the account may.
     """
     if num_bytes > shares.share:
         return RequestTooLarge(

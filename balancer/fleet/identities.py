@@ -147,7 +147,7 @@ class Identities:
         return blake2b(about, key=self._secret, digest_size=32, person=b"agent").hexdigest()
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         if len(self._gone) > MAX_GONE or not self._gone.keys() <= self._owners.keys():
             raise RuntimeError("too many ids are claimed, or one without an owner is gone")
         if len(self._by_proof) != len(self._owners):

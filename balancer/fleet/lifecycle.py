@@ -200,7 +200,7 @@ class Lives:
         return found
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self._deadlines.check_integrity()
         for each in self:
             if each.armed_at is None:

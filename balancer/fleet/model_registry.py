@@ -582,7 +582,7 @@ class ModelRegistry:
         self._names.clear()
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         if self.num_remembered > MAX_REMEMBERED:
             raise RuntimeError("too many models are remembered")
         unused = {name for name, model in self._models.items() if not len(model.reports)}

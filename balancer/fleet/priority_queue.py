@@ -75,7 +75,7 @@ class PriorityQueue(Generic[K, R]):
         return keys
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         entries = {(rank, key) for rank, key in self._heap}
         missing = {(rank, key) for key, rank in self._ranks.items()} - entries
         if missing or len(self._heap) > 2 * len(self._ranks) + _SLACK:
@@ -132,7 +132,7 @@ class Groups(Generic[G, K, R]):
         return queue.first() if queue is not None else None
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         for group, queue in self._queues.items():
             queue.check_integrity()
             if not queue:

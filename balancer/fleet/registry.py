@@ -494,7 +494,7 @@ class Registry:
         self._deadlines.arm(agent)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self._deadlines.check_integrity()
         retired = {(each.hello.agent_id, each.link) for each in self if each.is_retired}
         if retired != {(id, link) for id, links in self._retired.items() for link in links}:

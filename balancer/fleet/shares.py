@@ -108,7 +108,7 @@ class Amounts(Generic[K]):
         return None if first is None else self._holders[first[1]]
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self.largest()
         self._by_amount.check_integrity()
         if self.total != sum(self._held.values()):
@@ -226,7 +226,7 @@ class Shares(Generic[K]):
             self._amounts.add(holder, amount)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self._amounts.check_integrity()
 
 
@@ -351,7 +351,7 @@ class FairEviction(Generic[K, I]):
         return None
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self.sizes.check_integrity()
         self.counts.check_integrity()
         sizes: dict[K, int] = {}

@@ -145,7 +145,7 @@ class Series:
         return [join(steps, at) for at, steps in waiting.items() if at < this_minute]
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         for steps in (self.seconds, self.minutes):
             times = [step.at for step in steps]
             if times != sorted(set(times)):

@@ -106,7 +106,7 @@ class UsageLedger:
         return UsageRow(run=self.run, day=key.day, caller=key.caller, model=key.model, **counts)
 
     def check_integrity(self) -> None:
-        """For tests: raise if an invariant does not hold."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         if len(self._rows) > MAX_ROWS + 1:
             raise RuntimeError("there are too many rows")
         days = [key.day for key in self._rows]

@@ -301,7 +301,7 @@ class Admission:
         return self._state.dispatcher.has_room(request)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self._limiter.check_integrity()
         self.memory.check_integrity()
         if self.memory.total != sum(grant.num_bytes for grant in self._grants.values()):

@@ -733,7 +733,7 @@ class Fleet:
         return self.state.end(dict.fromkeys(stranded, error), now)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self.state.check_integrity()
         self.admission.check_integrity()
         self.steering.cordons.check_integrity()

@@ -208,7 +208,7 @@ class UsageAccount:
         )
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         if self._num_held != sum(grant.num_tokens for grant in self.live):
             raise RuntimeError("what requests hold is miscounted")
         if any(grant.account is not self for grant in self.live):
@@ -350,7 +350,7 @@ class Limiter:
         return account
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         for account in (each for kind in self._accounts for each in kind.values()):
             account.check_integrity()
 

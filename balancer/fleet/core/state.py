@@ -89,7 +89,7 @@ class FleetState:
         return sum(map(self.requests.dispatch.num_running_on, links))
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self.changes.check_integrity()
         self.registry.check_integrity()
         self.models.check_integrity()

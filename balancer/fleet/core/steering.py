@@ -126,7 +126,7 @@ class Cordons:
             self.remove(next(iter(self._cordons)))
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         if len(self._cordons) > MAX_CORDONS or set(self._deadlines) - self._cordons.keys():
             raise RuntimeError("too many cordons, or a deadline without one")
 

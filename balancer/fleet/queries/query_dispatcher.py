@@ -349,7 +349,7 @@ class QueryDispatcher:
         return [each for each in self._lives if isinstance(each, QueryLifecycle)]
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         live = self._all()
         for dispatch in self._lanes.values():
             dispatch.check_integrity()

@@ -225,7 +225,7 @@ class UncommonNeeds:
             del self._keys[each]
 
     def check_integrity(self, keys: Iterable[Key | None]) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests.
+        """Raise `RuntimeError` if an invariant is broken; tests call this method.
 
         `keys` are the keys of all requests.
         """

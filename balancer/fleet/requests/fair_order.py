@@ -239,7 +239,7 @@ class FairOrder(Generic[F, L, T]):
                 self._debts.popitem(last=False)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         lanes: dict[L, list[Ranked[F, L, T]]] = {}
         for key, flow in self._flows.items():
             own = sorted((rank for ranks in flow.lanes.values() for rank in ranks), key=_rank)

@@ -116,7 +116,7 @@ class Preemption:
                 yield key
 
     def check_integrity(self, requests: Iterable[Request]) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests.
+        """Raise `RuntimeError` if an invariant is broken; tests call this method.
 
         `requests` are all requests.
         """

@@ -687,7 +687,7 @@ class Request(Lifecycle, Dispatched):
             raise ValueError(f"request {self.id} is {self.state}, not {expected}, or has ended")
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         if (self.is_streaming or self.is_leaving) and self.link is None:
             raise RuntimeError(f"{self.id} streams from no agent")
         if self.is_streaming and not self.has_streamed:

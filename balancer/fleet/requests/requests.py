@@ -873,7 +873,7 @@ class Requests:
         return [each for each in self._lives if isinstance(each, Request)]
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         live = self._all()
         self.dispatch.check_integrity()
         self.needs.check_integrity(each.able for each in live)

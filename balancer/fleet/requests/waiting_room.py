@@ -204,7 +204,7 @@ class WaitingRoom:
         return mean / slots if slots and mean is not None else None
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self._due.check_integrity()
 
 

@@ -158,4 +158,4 @@ class RoutingPolicy:
         """Record the totals of all prefix fetches that an agent has finished."""
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; only tests call this method."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""

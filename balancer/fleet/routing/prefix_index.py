@@ -183,7 +183,7 @@ class PrefixIndex:
             del self._holders[key]
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; only tests call this method."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         pairs = {(key, link) for link, held in self._held.items() for key in held}
         if pairs != {(key, link) for key, links in self._holders.items() for link in links}:
             raise RuntimeError("keys and holders disagree")

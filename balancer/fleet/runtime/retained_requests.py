@@ -128,7 +128,7 @@ class RetainedRequest:
             self.events = []
 
     def attach(self) -> Stream:
-        """Return a stream of all events, unmerged. Closing the stream does not cancel the request."""
+        """Return a stream of all events, unmerged. Closing the stream cancels nothing."""
         stream = Stream(
             self.id,
             lambda _: self._detach(stream),
@@ -554,7 +554,7 @@ class RetainedRequests:
             self._runtime.cancel([retained.id])
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; only tests call this method."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self.running.check_integrity()
         self.idle.check_integrity()
         if self.num_bytes != sum(each.num_bytes for each in self._retained.values()):

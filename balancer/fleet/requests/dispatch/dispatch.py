@@ -178,7 +178,7 @@ class FleetSlots(Generic[D]):
                 self._totals.add(key, sign * agent.offer.slots)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         if self.num_slots != sum(agent.offer.slots for agent in self):
             raise RuntimeError("slots are miscounted")
         running = [(each.slot, agent.link) for agent in self for each in agent.running]
@@ -296,7 +296,7 @@ class Ranks(Generic[D]):
         )
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self._rank_changed()
         self._free.check_integrity()
         if list(self._editions.values()) != sorted(self._editions.values()):
@@ -840,7 +840,7 @@ class Dispatch(Generic[D]):
         self._waiting.came_back(request, request.queue_key, self.now)
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         self.router.check_integrity()
         self._waiting.check_integrity()
         self._load_shedding.check_integrity(self._waiting)

@@ -386,7 +386,7 @@ class FairQueue(Generic[D]):
         return {None, key.model, key}
 
     def check_integrity(self) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests."""
+        """Raise `RuntimeError` if an invariant is broken; tests call this method."""
         for shares in self._pools.values():
             shares.turns.check_integrity()
             for caller in shares.callers.values():

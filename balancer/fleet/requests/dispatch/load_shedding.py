@@ -101,7 +101,7 @@ class LoadShedding(Generic[D]):
         return fullest.newest(busiest) if has_more else None
 
     def check_integrity(self, waiting: Iterable[D]) -> None:
-        """Raise `RuntimeError` if an invariant is broken; for tests.
+        """Raise `RuntimeError` if an invariant is broken; tests call this method.
 
         `waiting` are all waiting requests.
         """
