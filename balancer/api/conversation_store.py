@@ -1,9 +1,9 @@
 """Stored conversations, which later requests can continue or read.
 
-The store is bounded in entries, bytes and age. A full store evicts the least recently used entry of
-the owner with most bytes. An entry larger than its owner's fair share is refused. Entries do not
-depend on each other: data that several share is counted for each, so the bytes are an upper bound.
-The APIs use one store, and each finds only entries of its own kind.
+The store is bounded in entries, bytes and age. A full store evicts the least recently used entry
+of the owner with most bytes. An entry larger than its owner's fair share is refused. Entries do
+not depend on each other: data that several share is counted for each, so the bytes are an upper
+bound. The APIs use one store, and each finds only entries of its own kind.
 
 Without keys, all entries belong to one owner, who has the whole store.
 

@@ -1,19 +1,18 @@
-"""The owner of each agent id: the process, or the key, that used it first.
+"""Decides who owns each agent id: the process or the access key that used the id first.
 
-An agent draws its id when it starts, and sends it with each connection. The balancer's `Welcome`
-gives the agent a secret. The agent shows the secret when it connects again, which proves that it is
-the same process. If agents have keys, the same key is proof enough.
+An agent draws its id when it starts, and sends the id with each connection. The balancer's
+`Welcome` contains a secret. An agent that shows this secret when it connects again is the same
+process. An agent with the same access key needs no secret.
 
-Agents with keys are known under ids that are computed from the key and the sent id (`known_as`). So
-agents with different keys that send the same id are different agents: none replaces or blocks the
-other, whichever comes first. An id under which an agent is known is refused to agents with another
-key, because no honest agent sends such an id.
+If agents have keys, the balancer knows each agent by an id computed from the key and the sent id
+(`known_as`). So agents with different keys may send the same id, and neither replaces the other.
+An agent that sends the computed id of another key's agent is refused.
 
-An id stays claimed for a while after its last link was lost. So an agent whose connection was cut
-gets its id back, with the number of requests at once that it had earned. Pure: secrets are derived
-from one that the balancer draws at its start.
+An id stays claimed for a while after its last connection was lost, so that the agent keeps its
+circuit breaker. This module is pure: secrets are computed from one secret that the balancer draws
+at its start.
 
-Invariant: at most `MAX_GONE` ids are claimed by agents that are not connected.
+Invariant: at most `MAX_GONE` ids are claimed by absent agents.
 """
 
 from collections import OrderedDict
@@ -30,19 +29,19 @@ from .decisions import LinkId
 OTHERS_KEY = "an agent with another access key already uses this agent id"
 
 MAX_GONE = 4096
-"""Maximum absent agents whose ids are claimed; the oldest is forgotten first."""
+"""The maximum absent agents whose ids are claimed; the index forgets the oldest first."""
 
 REMEMBERED = 60.0
-"""Seconds for which the id of an absent agent is claimed."""
+"""The seconds for which the id of an absent agent stays claimed."""
 
 
 @dataclass(slots=True, eq=False)
 class IdentityOwner:
     """The owner of an agent id.
 
-    `key` names its present key. With `first_key` it first sent the id `said`.
-
-    Once the agent has sent a message, it certainly has the secret (`is_known`).
+    `key` identifies its present access key. `first_key` is its key when it first sent the id
+    `said`. `is_known` is true after a message from the agent, because the agent then has the
+    `secret`.
     """
 
     secret: str = field(repr=False)
@@ -56,20 +55,21 @@ class IdentityOwner:
 class Identities:
     """The owners of all agent ids.
 
-    Ask `refusal` for a new link; then call `joined`, and `left` when its last link is lost.
+    Call `refusal` for a new connection, then `joined`, and `left` after its last connection was
+    lost.
     """
 
     def __init__(self, secret: bytes, first_slots: int) -> None:
         self._secret = secret
         self._first_slots = first_slots
         self._owners: dict[AgentId, IdentityOwner] = {}
-        """The owners by the ids under which they are known."""
+        """The owners by the computed ids of their agents."""
         self._by_proof: dict[bytes, IdentityOwner] = {}
         self._gone: OrderedDict[AgentId, float] = OrderedDict()
-        """The times until which ids of absent agents are claimed."""
+        """The times until which the ids of absent agents stay claimed."""
 
     def known_as(self, hello: Hello, holder: Identity | None) -> Hello:
-        """Return `hello` with the ids under which the agent and its host are known."""
+        """Return `hello` with the computed ids of the agent and its host."""
         owner = self._by_proof.get(_proof(hello.secret))
         is_back = owner is not None and owner.said == hello.agent_id
         key = owner.first_key if owner is not None and is_back else key_of(holder)
@@ -98,14 +98,14 @@ class Identities:
         return None
 
     def _is_anothers(self, id: AgentId, holder: Identity | None, now: float) -> bool:
-        """Return whether this id belongs to an agent with another key."""
+        """Return whether the id `id` belongs to an agent with another key."""
         owner, gone_until = self._owners.get(id), self._gone.get(id)
         if owner is None or owner.key in (None, key_of(holder)):
             return False
         return gone_until is None or now < gone_until
 
     def joined(self, link: LinkId, hello: Hello, holder: Identity | None) -> IdentityOwner:
-        """Record the owner of an accepted id, on a link of its own."""
+        """Record the agent of a new connection as the owner of its id."""
         known = self.known_as(hello, holder).agent_id
         self._gone.pop(known, None)
         owner, key = self._owners.get(known), key_of(holder)
@@ -120,11 +120,11 @@ class Identities:
         return owner
 
     def heard(self, id: AgentId) -> None:
-        """Note a message of an agent after its hello."""
+        """Record that the agent has sent a message after its hello."""
         self._owners[id].is_known = True
 
     def left(self, id: AgentId, now: float) -> None:
-        """Note that the last link of an agent was lost."""
+        """Record that the last connection of an agent was lost."""
         self._gone[id] = now + REMEMBERED
         if len(self._gone) > MAX_GONE:
             oldest, _ = self._gone.popitem(last=False)
@@ -135,14 +135,14 @@ class Identities:
             del self._by_proof[_proof(owner.secret)]
 
     def _is_owner(self, owner: IdentityOwner, hello: Hello, holder: Identity | None) -> bool:
-        """Return whether the agent is the same process, or has the same key."""
+        """Return whether the agent of `hello` is the process of `owner`, or has the same key."""
         shown = (hello.secret or "").encode("utf-8", "surrogatepass")
         if compare_digest(shown, owner.secret.encode()):
             return True
         return holder is not None and key_of(holder) == owner.key
 
     def _draw(self, link: LinkId, id: AgentId) -> str:
-        """Return the secret of an owner; it is unique, because a link is never used twice."""
+        """Return a new secret. No two secrets are equal, because link numbers are never reused."""
         about = f"{link} {id}".encode("utf-8", "surrogatepass")
         return blake2b(about, key=self._secret, digest_size=32, person=b"agent").hexdigest()
 
@@ -155,7 +155,7 @@ class Identities:
 
 
 def _proof(secret: str | None) -> bytes:
-    """Return the key for looking up an owner, so that timing reveals nothing about the secret."""
+    """Return a key for lookups by secret, whose timing reveals nothing about the secret."""
     return blake2b((secret or "").encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
@@ -165,5 +165,5 @@ def _known(key: str, said: AgentId) -> AgentId:
 
 
 def key_of(holder: Identity | None) -> str | None:
-    """Return a value that differs between holders of keys, and survives a replaced key."""
+    """Return a value that identifies the holder of a key, even after its key was replaced."""
     return None if holder is None else holder.owner or holder.name

@@ -1,6 +1,6 @@
-"""The common part of the lives of requests and queries, and all that have not ended.
+"""The state that requests and queries have in common, and the list of all that have not ended.
 
-Invariants: `expires_at` never moves; the time in the queue adds up over all waits.
+Invariants: `expires_at` never changes; the time in the queue is the sum over all waits.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +19,9 @@ from .view import RequestView
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """No agent serves a model: the reason, and when an agent will.
+    """The reason why no agent serves a model, and when an agent will serve the model.
 
-    `progress` describes the loading in words. `seconds_left` is `None` if unknown.
+    `progress` describes the loading of the model in words. `seconds_left` is `None` if unknown.
     """
 
     reason: str
@@ -30,24 +30,22 @@ class NotServed:
 
 
 WhyNotServed = Callable[[str | None], NotServed]
-"""Returns why no agent serves a model now; `None` is any model."""
+"""Returns why no agent serves the model of this name; `None` stands for any model."""
 
 
 class Asked(Protocol):
-    """A client's request in the form in which it was sent."""
+    """A request or query as the client sent it."""
 
     @property
     def model(self) -> str | None:
-        """The requested model; `None` stands for any."""
+        """The requested model, or `None` for any model."""
 
 
 class Lifecycle:
-    """The common part of a request and a query.
+    """The state that requests and queries have in common.
 
-    `agent` is the name of the present or the last agent.
-
-    `model` is the model that this agent serves, or the requested one. `armed_at` is for
-    `Deadlines`.
+    `agent` is the name of the present or last agent. `model` is the model of this agent, or else
+    the requested model. `Deadlines` sets `armed_at`.
     """
 
     __slots__ = (
@@ -85,12 +83,12 @@ class Lifecycle:
 
     @property
     def deadline(self) -> float:
-        """The present deadline."""
+        """The time of the next check."""
         return min(self._queue_deadline, self.expires_at)
 
     @property
     def has_streamed(self) -> bool:
-        """Whether a part of the answer was delivered."""
+        """Whether the client has received a part of the answer."""
         return False
 
     @property
@@ -113,7 +111,7 @@ class Lifecycle:
         )
 
     def waited(self, now: float) -> float:
-        """Return the seconds without an agent so far."""
+        """Return the seconds for which the request has had no agent."""
         return self._waited + (0.0 if self._queued_at is None else now - self._queued_at)
 
     def total_ms(self, now: float) -> float:
@@ -121,18 +119,19 @@ class Lifecycle:
         return (now - self.accepted_at) * 1000
 
     def join_queue(self, now: float) -> None:
-        """Put the request into the queue, where it may wait for its remaining time."""
+        """Put the request into the queue for the rest of its time in the queue."""
         self._queued_at = now
 
     def leave_queue(self, agent: str, now: float) -> None:
-        """Record that `agent` got the request, or a part of it."""
+        """Record that `agent` took the request or a part of the query."""
         self.agent = agent
         self._waited = self.waited(now)
         self._queued_at = None
 
     def _queue_timeout(self, wanted: str, lack: NotServed | None) -> QueueTimeout:
-        """Return the error of a request that waited too long for a slot (`wanted`) or for an
-        agent.
+        """Return the error of a request that waited too long.
+
+        `wanted` names what the request waited for. `lack` is given if no agent serves the model.
         """
         seconds = f"{self._limits.buffered_request_timeout:g} s"
         if lack is None:
@@ -145,16 +144,16 @@ class Lifecycle:
 
     @property
     def _queue_deadline(self) -> float:
-        """Return when its time in the queue ends; never while it has an agent."""
+        """Return when the time in the queue ends; never while an agent has the request."""
         if self._queued_at is None:
             return inf
         return self._queued_at + (self._limits.buffered_request_timeout - self._waited)
 
 
 class Lives:
-    """The requests and queries that were accepted and have not ended, by id, oldest first.
+    """All accepted requests and queries that have not ended, by id, oldest first.
 
-    Invariant: each is armed for its deadline.
+    Invariant: each of them is armed for its deadline.
     """
 
     def __init__(self, changes: ChangeLog) -> None:
@@ -162,7 +161,7 @@ class Lives:
         self._lives: dict[RequestId, Lifecycle] = {}
         self._deadlines: Deadlines[Lifecycle] = Deadlines()
         self.get: Callable[[RequestId], Lifecycle | None] = self._lives.get
-        """A request or query that has not ended; read for each token."""
+        """The request or query with an id, or `None`; an attribute, because each token calls it."""
         self.arm = self._deadlines.arm
         self.next_deadline = self._deadlines.next
         self.due = self._deadlines.due
@@ -177,20 +176,21 @@ class Lives:
         return iter(self._lives.values())
 
     def add(self, life: Lifecycle) -> None:
-        """Add an accepted request; call `arm` before time passes."""
+        """Add an accepted request or query. The caller must then call `arm`."""
         self._lives[life.id] = life
         self._changes.advance()
 
     def remove(self, life: Lifecycle) -> None:
-        """Remove a request that has ended."""
+        """Remove a request or query that has ended."""
         del self._lives[life.id]
         self._deadlines.disarm(life)
         self._changes.advance()
 
     def refused(self, errors: Mapping[str, RequestError]) -> dict[Lifecycle, RequestError]:
-        """Return the requests that would wait in vain, with their errors by model name.
+        """Return the waiting requests and queries that must end with an error from `errors`.
 
-        If a later attempt may help, requests whose answer has begun wait for that attempt.
+        `errors` has an error for each model that cannot be served. A request whose answer has
+        begun keeps waiting if the error says that a later attempt may help.
         """
         found = {}
         for each in self:

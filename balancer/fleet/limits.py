@@ -1,14 +1,14 @@
-"""Bounds of waiting requests, time limits, and the choice of agents."""
+"""The limits of a fleet: waiting requests, memory, times, and the routing policy."""
 
 from dataclasses import dataclass
 
 from ..access.identity import NO_LIMITS, CallerLimits
 
 FIRST_SLOTS = 4
-"""Requests that a new agent may have at once: the default number of slots.
+"""The requests that a new agent may have at once; equals the default number of slots.
 
-The number doubles with each first token: 64 slots are all in use after the first four answers
-began.
+Each first token doubles this limit, so an agent with 64 slots can use all of them after four
+answers have begun.
 """
 
 
@@ -16,12 +16,14 @@ began.
 class Limits:
     """The limits of a fleet. Times are in seconds.
 
-    A `max_buffered_requests` of 0 turns queueing off. `request_memory` is the maximum bytes that
-    waiting and running requests may use. `model_memory` is the time for which a model stays known
-    after its last agent left. `keys` are the limits of access keys without limits of their own;
-    `anonymous` are the limits of callers without a key. `first_slots` is the number of requests
-    that a new agent may have at once (`circuit_breaker.py`). `routing` names a policy
-    (`routing/policies/`). Only `http_hosts` may send model files to agents without TLS.
+    - `max_buffered_requests`: the maximum waiting requests; 0 turns queueing off.
+    - `request_memory`: the maximum bytes of waiting and running requests.
+    - `model_memory`: the seconds for which a model stays known after its last agent left.
+    - `keys`: the limits of access keys without limits of their own.
+    - `anonymous`: the limits of callers without a key.
+    - `first_slots`: the requests that a new agent may have at once (`circuit_breaker.py`).
+    - `routing`: the name of a policy (`routing/policies/`).
+    - `http_hosts`: the only hosts from which agents may download model files without TLS.
     """
 
     max_buffered_requests: int = 256

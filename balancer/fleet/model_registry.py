@@ -1,20 +1,19 @@
-"""The list of models: which are loaded, loading, desired or remembered, and what each can do.
+"""The known models: loaded, loading, desired and remembered models, and what each can do.
 
-Aliases are resolved here.
+The registry also resolves aliases. Requests for a known model wait in the queue; requests that no
+known model can serve are refused at once. Prompts longer than every context of the fleet are also
+refused at once (`PromptRoom`).
 
-A request for a known model waits in the queue, whether or not an agent can serve it now. A model
-is known while an agent serves or loads it, and for `memory` seconds after the last such agent
-left. A model that an operator removes from the desired state is not remembered. A desired model is
-always known. Until an agent has had the model, its abilities are unknown, so all requests for it
-wait. The same is true for models from before the balancer's restart. Requests that no known model
-can serve are refused at once. So are prompts longer than every context of the fleet
-(`PromptRoom`).
+A model is known while an agent serves or loads it, and for `memory` seconds after its last agent
+left. A desired model is always known. A model that an operator removes from the desired state is
+not remembered. As long as no agent has had a model since the start, its abilities are unknown and
+all requests for it wait.
 
-Questions are answered from indices. Indices of all models are rebuilt only after the set of models
-has changed. So agents that join and leave with the same model cost nothing.
+Questions are answered from indices. Indices over all models are rebuilt only after the set of
+models has changed, so agents with the same model join and leave at no cost.
 
-Invariants: each link counts once, with its last report; a model is remembered exactly when no
-agent has it; at most `MAX_REMEMBERED` models are remembered.
+Invariants: only the last report of each link counts; a model is remembered exactly when no agent
+has it; at most `MAX_REMEMBERED` models are remembered.
 """
 
 from collections import OrderedDict
@@ -45,28 +44,29 @@ from .view import ModelStatus, ModelView
 
 @dataclass(frozen=True, slots=True)
 class PromptRoom:
-    """The longest prompts that fit: in tokens, and in bytes of a text (`inf` if unknown).
+    """The maximum prompt lengths: in tokens, and in bytes of a text. Infinite if unknown.
 
-    A context that holds `num_tokens` of a prompt has room for one more token, for the answer.
-    Token ids are counted. A text has at least as many tokens as its bytes divided by the longest
-    token of the vocabulary, if the tokenizer keeps every byte. Only agents know the length of
-    `messages` in a chat template, so these are never refused here. Prompts that may be shortened
-    (`n_discard`) are not refused either.
+    A context for `num_tokens` of a prompt also has room for one token of the answer. A prompt of
+    token ids is counted. A text has at least its bytes divided by the longest token, if the
+    tokenizer keeps every byte.
+
+    Chats are never refused here, because only agents know the length of `messages` in a template.
+    Prompts that may be shortened (`n_discard`) are not refused either.
     """
 
     num_tokens: float = inf
     num_bytes: float = inf
     longest_token: int = 1
-    """The bytes of the longest token, from which `num_bytes` was computed."""
+    """The bytes of the longest token, which determine `num_bytes`."""
 
 
 def room_of(infos: Iterable[ModelInfo]) -> PromptRoom:
-    """Return the room of the largest context among these models; unbounded if there is none."""
+    """Return the room of the largest context of these models; infinite if there are no models."""
     return largest(_room(info) for info in infos if "generate" in info.tasks)
 
 
 def largest(rooms: Iterable[PromptRoom]) -> PromptRoom:
-    """Return the largest of these rooms; unbounded if there is none."""
+    """Return the largest of `rooms`; infinite if there is none."""
     all_rooms = list(rooms)
     if not all_rooms:
         return PromptRoom()
@@ -76,7 +76,7 @@ def largest(rooms: Iterable[PromptRoom]) -> PromptRoom:
 
 
 def check_length(request: GenerateRequest, room: PromptRoom) -> PromptTooLong | None:
-    """Return the error for a prompt that fits nowhere, or `None`."""
+    """Return the error for a prompt that is longer than `room`, or `None`."""
     prompt = request.prompt
     if prompt is None or request.n_discard is not None:
         return None
@@ -107,9 +107,9 @@ _SENSES: tuple[Task, ...] = ("vision", "audio")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An agent's report of its model, and the agent's abilities.
+    """An agent's report of its model and abilities.
 
-    `failure`: why the agent cannot serve the model now, although it has the model.
+    `failure` is given if the agent has the model but cannot serve it now.
     """
 
     info: ModelInfo
@@ -120,24 +120,24 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """Why no agent serves a desired model; the next attempt to load it is at `until`."""
+    """Why no agent serves a desired model. The next attempt to load the model is at `until`."""
 
     issue: Issue
     until: float
 
 
 SERVER_PAUSE = 5.0
-"""Seconds after which a client may ask again if the server behind an agent is away.
+"""The seconds after which a client may retry if an agent's upstream server is unreachable.
 
-Agents check the server about as often.
+Agents check the server at about the same interval.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about a model, derived from all reports on it.
+    """The facts of a model, combined from the reports of its agents.
 
-    `abilities` has the abilities of each agent, `generating` those of each agent that generates
+    `abilities` has the abilities of each agent, and `generating` those of agents that generate
     text.
     """
 
@@ -149,7 +149,7 @@ class Facts:
 
 
 def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
-    """Return a model's facts: its first agent's facts, and the media that any agent accepts."""
+    """Return the facts of the first agent with the media that any of the agents accepts."""
     first = infos[0]
     more = tuple(task for task in _SENSES if task in tasks and task not in first.tasks)
     return replace(first, tasks=(*first.tasks, *more)) if more else first
@@ -157,7 +157,7 @@ def _shown(infos: Sequence[ModelInfo], tasks: frozenset[Task]) -> ModelInfo:
 
 @dataclass(slots=True)
 class KnownModel:
-    """All reports on models of one name, in which agents may differ."""
+    """All reports on models of one name. The reports of agents may differ."""
 
     last: Report
     reports: Tally[Report] = field(default_factory=Tally)
@@ -192,12 +192,12 @@ class KnownModel:
 
 
 def _worth(report: Report) -> tuple[bool, bool]:
-    """Return the sort key of a report: serving agents first, then loading, then failed ones."""
+    """Return the sort key of a report: serving agents first, then loading, then failed agents."""
     return report.failure is not None, not report.is_loaded
 
 
 def adapted(report: Report) -> list[Report]:
-    """Return the reports on the model, and on the model with each of its adapters."""
+    """Return the reports on the model itself and on the model with each of its adapters."""
     info = report.info
     plain = replace(info, adapters=())
     tasks = tuple(task for task in info.tasks if task in ("generate", *_SENSES))
@@ -211,7 +211,7 @@ def adapted(report: Report) -> list[Report]:
 
 
 def unknown(name: str) -> ModelView:
-    """Return the view of a model of which only the name is known."""
+    """Return the view of a model if only its name is known."""
     info = ModelInfo(
         name=name, architecture="", parameters=0, size_bytes=0, context_size=0, tasks=()
     )
@@ -219,7 +219,7 @@ def unknown(name: str) -> ModelView:
 
 
 MAX_REMEMBERED = 1024
-"""Maximum models that are remembered, since agents choose the names."""
+"""The maximum number of remembered models, because agents choose the names."""
 
 _VERBS: dict[Task, str] = {
     "generate": "generate text",
@@ -236,14 +236,14 @@ _STATUSES = get_args(ModelStatus)
 
 
 class ModelRegistry:
-    """All models. Models of agents that take no requests are known, too."""
+    """All known models, including models of agents that take no requests."""
 
     def __init__(self, *, memory: float) -> None:
         """Make an empty registry. `memory` is in seconds."""
         self._memory = memory
         self._reports: dict[LinkId, Report] = {}
         self._num_failing = 0
-        """The reports with a failure."""
+        """The number of reports with a failure."""
         self._models: dict[str, KnownModel] = {}
         self._forget_at: OrderedDict[str, float] = OrderedDict()
         self._views: tuple[ModelView, ...] | None = None
@@ -253,7 +253,7 @@ class ModelRegistry:
         self._desired: dict[str, ModelView] = {}
         self._aliases: dict[str, str] = {}
         self._removed: set[str] = set()
-        """Models that are no longer desired, but that agents still have."""
+        """The models that are no longer desired but that agents still have."""
         self._left_out: Mapping[str, str] = {}
         self._failures: Mapping[str, LoadFailure] = {}
         self._restored: frozenset[str] = frozenset()
@@ -271,7 +271,7 @@ class ModelRegistry:
     # ---- what operators desire
 
     def desire(self, names: Mapping[str, Iterable[str]], now: float) -> None:
-        """Take the desired models, each with its aliases."""
+        """Set the desired models. `names` has the aliases of each model."""
         removed = self._removed | (self._desired.keys() - names.keys())
         self._desired = {name: unknown(name) for name in names}
         self._aliases = {alias: name for name, aliases in names.items() for alias in aliases}
@@ -290,11 +290,11 @@ class ModelRegistry:
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """The aliases of models, each with its model's name."""
+        """The model of each alias."""
         return self._aliases
 
     def resolve(self, name: str | None) -> str | None:
-        """Return the model to which `name` refers."""
+        """Return the model that `name` means, which may be an alias."""
         if name is None:
             return None
         base, colon, adapter = name.rpartition(":")
@@ -303,17 +303,17 @@ class ModelRegistry:
         return self._aliases.get(name, name)
 
     def base_of(self, name: str | None) -> str | None:
-        """Return the model without its adapter, if `name` has one."""
+        """Return the name of the base model if `name` includes an adapter, or else `name`."""
         base, _, adapter = (name or "").rpartition(":")
         reports = self._models[base].reports if base in self._models else ()
         return base if any(adapter in each.info.adapters for each in reports) else name
 
     def leave_out(self, reasons: Mapping[str, str]) -> None:
-        """Take the models with adapters that agents cannot serve, with reasons, by name."""
+        """Set the models with adapters that agents cannot serve, with the reason for each name."""
         self._left_out = reasons
 
     def left_out(self, name: str) -> ModelNotFound | None:
-        """Return the error for a model with an adapter that cannot be served."""
+        """Return the error for a model with an adapter that agents cannot serve, or `None`."""
         reason = self._left_out.get(name)
         if reason is None or (name in self._models and len(self._models[name].reports)):
             return None
@@ -322,14 +322,14 @@ class ModelRegistry:
         return ModelNotFound(message, field="model")
 
     def fail(self, failures: Mapping[str, LoadFailure]) -> None:
-        """Take the desired models that failed to load.
+        """Set the desired models that could not be loaded.
 
-        The empty name stands for all models that could be loaded.
+        The empty name means all models that could have been loaded.
         """
         self._failures = failures
 
     def failed(self, name: str | None, now: float) -> ModelFailed | None:
-        """Return the error for a model that cannot be served now and is not being loaded."""
+        """Return the error for a model that no agent can serve now or is loading, or `None`."""
         if not (self._failures or self._num_failing):
             return None
         shown = self.name_for(None) if name is None else name
@@ -363,10 +363,10 @@ class ModelRegistry:
         abilities: frozenset[Ability],
         failure: Issue | None = None,
     ) -> None:
-        """Take a report of an agent that serves `model`, or loads `loading`.
+        """Record the report of an agent that serves `model` or loads `loading`.
 
-        `abilities` decide which requests the agent gets. `failure`: the agent has the model, but
-        cannot serve it now.
+        `abilities` decide which requests the agent gets. `failure` is given if the agent has the
+        model but cannot serve it now.
         """
         info = model or loading
         new = None if info is None else Report(info, model is not None, abilities, failure)
@@ -391,12 +391,12 @@ class ModelRegistry:
     # ---- time
 
     def next_deadline(self) -> float | None:
-        """Return when the first model is to be forgotten."""
+        """Return the time at which the first model is to be forgotten, or `None`."""
         first = next(iter(self._forget_at.values()), None)
         return earliest(first, self._restored_until)
 
     def due(self, now: float) -> bool:
-        """Forget models whose time has ended. Returns whether there were any."""
+        """Forget the models whose time is over. Returns whether any model was forgotten."""
         has_forgotten = False
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             if deadline == self._restored_until:
@@ -411,11 +411,10 @@ class ModelRegistry:
     def refusal(
         self, task: Task | None, name: str | None, *, field: str = "model"
     ) -> RequestError | None:
-        """Return the error for a task that no known model can do.
+        """Return the error for a task that no known model can do, named in the field `field`.
 
-        Also returns `None` if no agent is connected.
-
-        Every model can do queries without a `task`. `field` is the field that asks for the task.
+        Returns `None` if a model can do the task or no agent is connected. Without a `task`, every
+        model qualifies.
         """
         if name is None:
             return self._refusal_of_any(task, field)
@@ -431,7 +430,7 @@ class ModelRegistry:
         return _cannot(f"the model `{name[:200]}` cannot {_VERBS[task]}", field)
 
     def unable(self, request: GenerateRequest) -> NotSupported | None:
-        """Return the error for a feature that no agent of the request's model supports.
+        """Return the error for a feature that no agent of the request's model supports, or `None`.
 
         The model must be able to generate.
         """
@@ -447,7 +446,7 @@ class ModelRegistry:
         return None if None in errors else errors[0]
 
     def can_tokenize(self, name: str | None, *, also: frozenset[Ability] = frozenset()) -> bool:
-        """Return whether an agent of the model, or of any model, answers queries of its tokenizer.
+        """Return whether an agent of the model answers tokenizer queries; `None` means any model.
 
         The agent must also have the abilities `also`.
         """
@@ -457,9 +456,9 @@ class ModelRegistry:
     def _abilities(
         self, name: str | None, *, generating: bool = False
     ) -> frozenset[frozenset[Ability]]:
-        """Return the abilities of agents of a model (`None`: any model).
+        """Return the different sets of abilities of a model's agents; `None` means any model.
 
-        If `generating`, only agents that generate text count.
+        If `generating` is true, only agents that generate text count.
         """
         if name is not None:
             model = self._models.get(name)
@@ -470,14 +469,11 @@ class ModelRegistry:
         return self._any_abilities[generating]
 
     def too_long(self, request: GenerateRequest) -> PromptTooLong | None:
-        """Return the error for a prompt that fits into no context of its model."""
+        """Return the error for a prompt that fits into no context of its model, or `None`."""
         return check_length(request, self.room(request.model))
 
     def room(self, name: str | None) -> PromptRoom:
-        """Return the longest prompts that fit into a context of the model.
-
-        `None` stands for any model.
-        """
+        """Return the maximum prompt lengths for the model; `None` means any model."""
         if name is not None:
             model = self._models.get(name)
             return PromptRoom() if model is None else model.facts.room
@@ -487,22 +483,22 @@ class ModelRegistry:
         return self._room
 
     def get(self, name: str) -> ModelView | None:
-        """Return a known model."""
+        """Return the view of the model called `name`, or `None` if it is unknown."""
         model = self._models.get(name)
         return self._desired.get(name) if model is None else model.facts.view
 
     def views(self) -> tuple[ModelView, ...]:
-        """Return all known models, by name."""
+        """Return the views of all known models, sorted by name."""
         if self._views is None:
             views = self._desired | {name: m.facts.view for name, m in self._models.items()}
             self._views = tuple(views[name] for name in sorted(views))
         return self._views
 
     def name_for(self, task: Task | None) -> str:
-        """Return the model name for answers to requests without one.
+        """Return the model name for answers to requests without a model name.
 
-        It is empty if no model can do `task`. It is the first name of the loaded models, or else
-        of the loading models, or else of all models.
+        The name is the first in alphabetical order among loaded models that can do `task`, or else
+        among loading models, or else among all models. It is empty if no model can do `task`.
         """
         if task not in self._names:
             able = [view for view in self.views() if self._can(view.info.name, task)]

@@ -1,7 +1,7 @@
-"""Keys in the order of a rank that changes: a heap whose outdated entries are skipped.
+"""A priority queue with ranks that may change: a heap that skips outdated entries.
 
 Invariants: each key has at most one rank. The heap has an entry for each rank, and at most about
-as many outdated entries, however often ranks change or keys are removed. No group is empty.
+as many outdated entries. No group is empty.
 """
 
 import heapq
@@ -16,14 +16,14 @@ _SLACK = 64
 
 
 class Ordered(Hashable, Protocol):
-    """A key that can be compared with others."""
+    """A key that can be sorted."""
 
     def __lt__(self, other: Any, /) -> bool:
         """Return whether this key comes before the other."""
 
 
 class PriorityQueue(Generic[K, R]):
-    """Keys by rank, lowest first, and equal ranks by key. A change costs amortised O(log n)."""
+    """Keys sorted by rank, and by key among equal ranks. A change costs amortised O(log n)."""
 
     __slots__ = ("_heap", "_ranks")
 
@@ -46,19 +46,19 @@ class PriorityQueue(Generic[K, R]):
         return self._ranks.get(key)
 
     def set(self, key: K, rank: R) -> None:
-        """Give `key` its first rank, or a new one."""
+        """Set the rank of `key`."""
         if self._ranks.get(key) != rank:
             self._ranks[key] = rank
             heapq.heappush(self._heap, (rank, key))
             self._compact()
 
     def remove(self, key: K) -> None:
-        """Remove `key`. Raises `KeyError` for an unknown key."""
+        """Remove `key`. Raises `KeyError` if `key` has no rank."""
         del self._ranks[key]
         self._compact()
 
     def first(self) -> tuple[R, K] | None:
-        """Return the lowest rank and its key."""
+        """Return the lowest rank and its key, or `None` if the queue is empty."""
         while self._heap:
             rank, key = entry = self._heap[0]
             if self._ranks.get(key) == rank:
@@ -67,7 +67,7 @@ class PriorityQueue(Generic[K, R]):
         return None
 
     def pop_until(self, rank: R) -> list[K]:
-        """Remove and return every key of at most `rank`, lowest first."""
+        """Remove and return all keys with ranks up to `rank`, lowest rank first."""
         keys: list[K] = []
         while (entry := self.first()) is not None and entry[0] <= rank:
             del self._ranks[entry[1]]
@@ -88,7 +88,7 @@ class PriorityQueue(Generic[K, R]):
 
 
 class Groups(Generic[G, K, R]):
-    """A priority queue for each of many groups. A group exists only while it has keys."""
+    """A priority queue for each group. A group without keys does not exist."""
 
     __slots__ = ("_queues",)
 
@@ -113,21 +113,21 @@ class Groups(Generic[G, K, R]):
         return 0 if queue is None else len(queue)
 
     def set(self, group: G, key: K, rank: R) -> None:
-        """Put `key` into a group, or give it a new rank there."""
+        """Set the rank of `key` in a group."""
         queue = self._queues.get(group)
         if queue is None:
             queue = self._queues[group] = PriorityQueue()
         queue.set(key, rank)
 
     def remove(self, group: G, key: K) -> None:
-        """Remove `key` from a group. Raises `KeyError` for an unknown key."""
+        """Remove `key` from a group. Raises `KeyError` if the group does not have `key`."""
         queue = self._queues[group]
         queue.remove(key)
         if not queue:
             del self._queues[group]
 
     def first(self, group: G) -> tuple[R, K] | None:
-        """Return the lowest rank of a group and its key."""
+        """Return the lowest rank of a group and its key, or `None` if the group has no keys."""
         queue = self._queues.get(group)
         return queue.first() if queue is not None else None
 

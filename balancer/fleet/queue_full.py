@@ -1,12 +1,9 @@
-"""Refusals of requests that would wait: the queue is full, or would be too slow.
-
-Only `refusal_of` makes the error `queue_full`. Requests and queries call it with what they know
-about a wait.
+"""Decides whether a new request may wait, and creates the error `queue_full` if it may not.
 
 A new request is refused if the queue is full, unless another request is dropped for it
 (`requests/dispatch/load_shedding.py`).
 
-Deadline admission: a new request is also refused if it would wait too long, as far as known.
+It is also refused if its expected wait is too long or ends after its deadline.
 """
 
 from dataclasses import dataclass
@@ -16,29 +13,30 @@ from typing import Literal
 from ...shared.errors import QueueFull
 
 RETRY_AFTER = 1.0
-"""Default seconds after which a client that found the queue full may try again."""
+"""The default seconds after which a client may try again after `queue_full`."""
 
 LONGEST_ADMITTED = 3.0
-"""A new request is refused if it would wait longer than this many times its allowed wait."""
+"""A request is refused if its expected wait is this many times longer than allowed."""
 
 ENOUGH = 10
-"""Requests of a model that must have ended before their durations can refuse new requests."""
+"""The requests of a model that must have ended before an expected wait can refuse a request."""
 
 ENOUGH_FOR_DEADLINE = 3
-"""The same for new requests with a deadline of their own."""
+"""The same number for requests with a deadline."""
 
 PLURALS = {"request": "requests", "query": "queries"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """The expected wait of a new request that no agent starts at once.
+    """The expected wait of a new request.
 
-    - `num_before` requests wait already, of at most `most`; `position` is the place of the new
-      one.
-    - `seconds`: the expected time until it gets a slot, 0 if unknown; it may wait for `longest`.
-    - `deadline_ms`: the answer is useless after this time.
-    - `has_to_go`: a waiting request is dropped for callers with fewer requests in the queue.
+    - `num_before`: the number of waiting requests; at most `most` may wait.
+    - `position`: the place of the new request in the queue.
+    - `seconds`: the expected wait for a slot; 0 if unknown. The request may wait `longest`
+      seconds.
+    - `deadline_ms`: the time after which the answer is useless.
+    - `has_to_go`: the queue drops this waiting request for a caller with fewer requests.
     """
 
     num_before: int = 0
@@ -58,17 +56,17 @@ class Wait:
 
     @property
     def is_after_deadline(self) -> bool:
-        """Whether the answer would come after its deadline."""
+        """Whether the answer would come after the request's deadline."""
         return self.deadline_ms is not None and self.seconds * 1000 > self.deadline_ms
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the request would wait far longer than allowed."""
+        """Whether the expected wait is far longer than the allowed wait."""
         return self.seconds > LONGEST_ADMITTED * self.longest
 
 
 def refusal_of(wait: Wait) -> QueueFull | None:
-    """Return the error if the request may not wait, or no longer; `None` if it may."""
+    """Return the error if the request may not wait any longer, or `None` if it may."""
     field, retry_after, position = None, wait.retry_after, wait.position
     if wait.has_to_go:
         why = (
@@ -98,5 +96,5 @@ def refusal_of(wait: Wait) -> QueueFull | None:
 
 
 def least_ended(deadline_ms: int | None) -> int:
-    """Return how many requests of the model must have ended before one may be refused."""
+    """Return how many requests of a model must have ended before a wait can refuse a request."""
     return ENOUGH if deadline_ms is None else ENOUGH_FOR_DEADLINE

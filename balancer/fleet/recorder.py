@@ -1,4 +1,4 @@
-"""Measurements of requests and their ends, and the `Recorder` that gets them."""
+"""The measurements of requests, and the interface `Recorder` that receives them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .caller import ANONYMOUS, Caller
 
 
 class Origin(NamedTuple):
-    """The names of the agent and the model that tokens come from.
+    """The names of the agent that generated tokens, and of its model.
 
     The model's name includes the adapter.
     """
@@ -24,12 +24,15 @@ NOWHERE = Origin()
 MoveReason = Literal[
     "lost", "silent", "unanswered", "drained", "given_back", "gave_way", "restarted"
 ]
-"""The reason why a request leaves an agent for another.
+"""The reason why a request moves from one agent to another.
 
-The agent disconnected, fell silent, left it `unanswered` for too long, was drained with a
-deadline, or stopped by itself and gave its requests back. Or a `batch` request gave up its slot to
-a waiting request. Or the balancer was `restarted`, and agents dropped the requests of the lost
-balancer.
+- `lost`: the agent disconnected.
+- `silent`: the agent sent nothing for too long.
+- `unanswered`: the agent did not answer the request for too long.
+- `drained`: the agent was drained with a deadline.
+- `given_back`: the agent stopped and gave its requests back.
+- `gave_way`: the `batch` request gave up its slot to a waiting request.
+- `restarted`: the balancer was restarted, and agents dropped their requests.
 """
 
 
@@ -37,14 +40,14 @@ balancer.
 class Ending:
     """The end of one request.
 
-    `code` is a finish reason (`stop`, `length`, `tool_calls`, `cancelled`), an error's code, or
-    `client_gone`; an answered query has `answered`. `agent` is the name of the last agent. `model`
-    is the model that the agent serves, with an adapter as `base:adapter`, or else the requested
-    name. If the agent did not report at the end, `usage` has the prompt tokens, if known, and the
-    delivered completion tokens. For a query, `kind` is its kind, and `num_inputs` its number of
-    texts or documents. `is_suspect`: several agents were lost while they ran the request, so it
-    may be the cause. `priority_class` is the class in which it waited; queries always have
-    `default`.
+    - `code`: a finish reason (`stop`, `length`, `tool_calls`, `cancelled`), an error code,
+      `client_gone`, or `answered` for a query.
+    - `agent`: the name of the last agent.
+    - `model`: the agent's model (with an adapter: `base:adapter`), or else the requested model.
+    - `usage`: the agent's token counts, or else the delivered tokens and known prompt tokens.
+    - `kind`, `num_inputs`: the kind of a query, and its number of texts or documents.
+    - `is_suspect`: several agents were lost while they ran the request, so it may be the cause.
+    - `priority_class`: the class in which the request waited; always `default` for queries.
     """
 
     code: str
@@ -62,19 +65,19 @@ class Ending:
 
 
 class Recorder(Protocol):
-    """Takes measurements on the event loop when they occur. Must be fast and must not raise."""
+    """Receives measurements on the event loop as they happen. Must be fast and must not raise."""
 
     def first_token(self, seconds: float, origin: Origin) -> None:
-        """Record a request's first token, `seconds` after the request was accepted."""
+        """Record the first token of a request, `seconds` after the request was accepted."""
 
     def between_tokens(self, gaps: Sequence[float], origin: Origin) -> None:
-        """Record the seconds between pieces of answers; called once for each step."""
+        """Record the seconds between texts of answers. Called once for each step of an agent."""
 
     def tokens(self, count: int, origin: Origin) -> None:
-        """Record `count` delivered tokens; called once for each step."""
+        """Record `count` delivered tokens. Called once for each step of an agent."""
 
     def moved(self, reason: MoveReason, origin: Origin) -> None:
         """Record that a request left an agent for another."""
 
     def ended(self, ending: Ending) -> None:
-        """Record the end of a request; called once for each accepted and each refused request."""
+        """Record the end of a request, once for each accepted and each refused request."""

@@ -1,7 +1,7 @@
-"""The connected agents: last reports, and times of the last messages received and sent.
+"""The connected agents, with their last reports and the times of their last messages.
 
-Invariants: each agent id has one link, the newest; the armed deadline of a link is never later
-than its true deadline.
+Invariants: each agent id has one link, the newest; no link is armed for a time later than its
+deadline.
 """
 
 from collections import OrderedDict
@@ -30,38 +30,40 @@ from .view import AgentState, AgentView, Departure, ServedView, SlotsView
 
 STATUSES_AT_ONCE = 5
 STATUSES_A_SECOND = 5.0
-"""Maximum statuses of one agent in a second; the last further one counts later."""
+"""The maximum statuses of an agent that are used in a second. Only the last other one waits."""
 
 SERVER_GONE = frozenset({"upstream_unreachable", "upstream_key", "upstream_model"})
-"""Codes of issues that say that the server behind an agent is away or cannot be used."""
+"""The codes of issues that mean that an agent's upstream server cannot be used."""
 
 MAX_DEPARTURES = 4096
-"""Maximum agents that left whose reasons for leaving are remembered."""
+"""The maximum number of remembered departures of agents."""
 
 RETURNED = 10.0
-"""Seconds within which a returning agent counts as never gone: it loaded another model."""
+"""The seconds within which an agent may return, after loading a model, as if it never left."""
 
 BUSY_PAUSE = 0.5
-"""Maximum seconds until an agent that was full is tried again."""
+"""The maximum seconds until a full agent is tried again."""
 
 
 @dataclass(slots=True, eq=False)
 class Agent:
     """One connected agent. Times are in seconds of the core's clock.
 
-    `rested_at` is set during a pause.
+    - `rested_at`: the end of the agent's pause, if it is full.
+    - `joined_at`: the time of its first connection, even if it has loaded other models since.
+    - `holder`: the holder of its access key.
+    - `used_at`: the time when a request last started or ended.
+    - `spoke_at`: the time when its engine last sent a part of an answer or reported computing.
+    - `peer`: the address at which it lends prefixes.
+    - `disk`: identifies its disk cache, which outlives the agent.
+    - `offence`: why an earlier connection of this agent was closed.
+    - `status`: a status that came too soon and is not used yet.
+    - `breaker`: the circuit breaker, which all links of the agent share.
+    - `said`: the ids that it sent for itself and its host.
+    - `twins`: the names of agents with other keys that sent one of these ids.
 
-    `joined_at` is the time of its first connection, even if it has loaded other models since.
-    `holder` is the holder of its access key. An operator may cordon an agent: it then gets no new
-    requests. An agent is retired when another process of the same agent has taken over: it
-    finishes its requests. `used_at` is the time when a request last started or ended. As a `peer`
-    it lends prefixes; the contents of its `disk` outlive it. `offence`: why an earlier connection
-    of this agent was closed. A `status` that came too soon after other statuses waits.
-
-    All links of one agent share the `breaker`. `spoke_at` is the time when its engine was last
-    seen at work: a part of an answer came, or it reported computing. `said` are the ids that it
-    sent for itself and its host. `twins` are agents with other keys that sent one of these ids,
-    with their names.
+    A cordoned agent gets no new requests, because an operator asked for this. A retired agent
+    finishes its requests, because another process of the same agent has taken over.
     """
 
     link: LinkId
@@ -94,9 +96,7 @@ class Agent:
 
     @property
     def deadline(self) -> float:
-        """The time of the next work for the agent: a heartbeat, the end of a pause, or its
-        silence.
-        """
+        """The time of the next check: for a heartbeat, a pause that ends, or a silent agent."""
         deadline = min(self.heartbeat.next_deadline(), self.changes_at, self.breaker.probe_at)
         return deadline if self.rested_at is None else min(deadline, self.rested_at)
 
@@ -107,9 +107,9 @@ class Agent:
 
     @property
     def num_at_work(self) -> int:
-        """The last reported number of requests in the agent's engine, from all balancers.
+        """The number of requests in the agent's engine, from all balancers, as last reported.
 
-        The engine reports each change of the number, so an idle engine has 0.
+        The engine reports each change, so an idle engine has 0.
         """
         statistics = self.statistics
         return 0 if statistics is None else statistics.num_running + statistics.num_waiting
@@ -121,7 +121,7 @@ class Agent:
 
     @property
     def host(self) -> AgentId:
-        """The id of the agent's host; the agent's own id if it is alone there."""
+        """The id of the agent's host, or the agent's own id if it reported no host."""
         return self.hello.host or self.hello.agent_id
 
     @property
@@ -136,12 +136,12 @@ class Agent:
 
     @property
     def generates(self) -> str | None:
-        """The name of the served model, if the model can generate."""
+        """The name of the served model, or `None` if the model cannot generate."""
         return self.served if self.model and "generate" in self.model.tasks else None
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The agent's abilities, which decide about dispatch and refusals."""
+        """The agent's abilities, which decide which requests it gets."""
         info = self.model or self.loading
         return ABILITIES if info is None else info.abilities
 
@@ -153,9 +153,7 @@ class Agent:
 
     @property
     def fingerprint(self) -> str | None:
-        """The model's fingerprint; agents with equal fingerprints can continue each other's
-        answers.
-        """
+        """The model's fingerprint. Agents with equal fingerprints can continue each other's answers."""
         return self.model.fingerprint if self.model else None
 
     @property
@@ -171,11 +169,11 @@ class Agent:
         return next((issue for issue in self.issues if issue.code in SERVER_GONE), None)
 
     def goes_on_from(self, origin: str | None) -> bool:
-        """Return whether the agent can continue, from text, an answer of engines with `origin`.
+        """Return whether the agent can continue an answer of engines with `origin` from its text.
 
-        `origin` is a fingerprint; `None` is an answer from a server, or from several agents.
-        Engines need the same weights. For a server, the operator promises the same weights by
-        giving its model the same name.
+        `origin` is a fingerprint, or `None` for an answer of a server or of several agents. The
+        agent's engine needs the same weights. Servers with one model name are expected to have the
+        same weights.
         """
         return self.forwards or origin in (None, self.fingerprint)
 
@@ -195,9 +193,9 @@ class Agent:
         return "loading" if phase is not None or self.loading is not None else "idle"
 
     def may_change(self, now: float) -> bool:
-        """Return whether a status may count at once: only a few statuses a second do.
+        """Return whether a status may be used now; only `STATUSES_A_SECOND` are used in a second.
 
-        Each status costs a pass over all waiting requests, so a flood of statuses is held back.
+        Each used status costs a pass over all waiting requests.
         """
         left = self.num_statuses - (now - self.status_at) * STATUSES_A_SECOND
         self.num_statuses, self.status_at = max(left, 0.0), now
@@ -208,13 +206,13 @@ class Agent:
 
     @property
     def changes_at(self) -> float:
-        """The time at which the waiting status counts."""
+        """The time at which the waiting status is used."""
         if self.status is None:
             return inf
         return self.status_at + (self.num_statuses - STATUSES_AT_ONCE + 1) / STATUSES_A_SECOND
 
     def changed(self, status: Status) -> None:
-        """Take a status of the agent. For a retired agent, the served model does not matter."""
+        """Use a status of the agent. For a retired agent, the served model is ignored."""
         self.issues = status.issues
         self.is_accepting = status.accepting
         self.work = status.work or self.work
@@ -223,7 +221,7 @@ class Agent:
             self.peer, self.disk = status.peer, status.disk
 
     def all_issues(self, now: float) -> tuple[Issue, ...]:
-        """Return the agent's issues: its own reports, and the balancer's issues with the agent."""
+        """Return the agent's own issues and the balancer's issues with the agent."""
         issue = None if self.offence is None else self.offence.issue(now)
         said = (*self.issues, *self.breaker.issues, *self._twin_issues())
         return said if issue is None else (*said, issue)
@@ -280,7 +278,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class _Departed:
-    """The reason and the time of an agent's departure, and the time of its connection."""
+    """The reason and time of an agent's departure, and the time of its first connection."""
 
     why: Departure
     at: float
@@ -290,8 +288,8 @@ class _Departed:
 class Registry:
     """The connected agents by link and by id, and their deadlines.
 
-    A retired link stays until it is closed, and no longer has an id. The agents of one host are
-    shown as one agent, so a change is a change of their host.
+    A retired agent stays here until its link is closed, but its id belongs to another link. Agents
+    of one host are shown as one agent, so each change is recorded as a change of the host.
     """
 
     def __init__(self, limits: Limits, changes: ChangeLog) -> None:
@@ -314,7 +312,7 @@ class Registry:
 
     @property
     def num_agents(self) -> int:
-        """The number of hosts, each with one or more agents."""
+        """The number of hosts with agents."""
         return len(self._hosts)
 
     def hosts(self) -> Iterator[AgentId]:
@@ -322,11 +320,11 @@ class Registry:
         return iter(self._hosts)
 
     def on_host(self, host: AgentId) -> list[Agent]:
-        """Return the agents of a host that are not retired, longest connected first."""
+        """Return the agents of a host without retired agents, longest connected first."""
         return [self._agents[link] for link in self._hosts.get(host, ())]
 
     def find(self, id: AgentId) -> Agent | None:
-        """Return the agent with this id, or else the first agent of the host with this id."""
+        """Return the agent with this id, or else the first agent of the host `id`, or `None`."""
         link = self._links.get(id)
         return self._agents[link] if link is not None else next(iter(self.on_host(id)), None)
 
@@ -338,21 +336,21 @@ class Registry:
         return self._agents[link]
 
     def get(self, link: LinkId) -> Agent | None:
-        """Return the agent on this link, if it is still connected."""
+        """Return the agent on this link, or `None` if the link is closed."""
         return self._agents.get(link)
 
     def link_of(self, id: AgentId) -> LinkId | None:
-        """Return the link of an agent, if it is connected."""
+        """Return the link of an agent, or `None` if the agent is not connected."""
         return self._links.get(id)
 
     def links_of(self, id: AgentId) -> list[LinkId]:
-        """Return the links of an agent, including those of its retired processes."""
+        """Return all links of an agent, including links of its retired processes."""
         current = self._links.get(id)
         retired = self._retired.get(id, [])
         return [*retired] if current is None else [current, *retired]
 
     def retired(self, id: AgentId) -> list[Agent]:
-        """Return the retired processes of an agent, the newest last."""
+        """Return the retired processes of an agent, newest last."""
         return [self._agents[link] for link in self._retired.get(id, ())]
 
     def of(self, id: AgentId) -> Agent:
@@ -362,7 +360,7 @@ class Registry:
     def joined(
         self, link: LinkId, hello: Hello, now: float, breaker: CircuitBreaker | None = None
     ) -> Agent:
-        """Add an agent. Raises `ValueError` if an older link of the agent is connected."""
+        """Add an agent. Raises `ValueError` if the agent already has a link."""
         if link in self._agents or hello.agent_id in self._links:
             raise ValueError(f"agent {hello.agent_id} on link {link} is here already")
         limits = self._limits
@@ -383,7 +381,7 @@ class Registry:
         return agent
 
     def meets_twins(self, agent: Agent) -> None:
-        """Record other agents that sent the same id with another key."""
+        """Record the agents with other keys that sent the same id."""
         claimed = {*agent.said, agent.hello.agent_id, agent.host}
         for other in self._agents.values():
             if key_of(other.holder) == key_of(agent.holder) or not agent.said:
@@ -393,12 +391,12 @@ class Registry:
                 self.touch(other.link)
 
     def departure_of(self, id: AgentId) -> Departure | None:
-        """Return why an agent left, if it left a short while ago."""
+        """Return why an agent left, or `None` if its departure is not remembered."""
         departed = self._departures.get(id)
         return None if departed is None else departed.why
 
     def left(self, link: LinkId, why: Departure = "lost", now: float = inf) -> Agent:
-        """Remove an agent."""
+        """Remove and return the agent on `link`."""
         agent = self._agents.pop(link)
         self._deadlines.disarm(agent)
         for twin in agent.twins:
@@ -430,7 +428,7 @@ class Registry:
             self._departures.popitem(last=False)
 
     def _left_at_last(self, agent: Agent) -> None:
-        """Forget a retired process when it leaves."""
+        """Forget a retired process that has left."""
         id = agent.hello.agent_id
         self._retired[id].remove(agent.link)
         if not self._retired[id]:
@@ -439,9 +437,9 @@ class Registry:
             self._changes.agent_changed(agent.host)
 
     def retire(self, agent: Agent) -> None:
-        """Retire an agent, because another process of the agent takes over.
+        """Retire an agent, because another process of the agent has taken over.
 
-        The issues and slots of a retired agent no longer count.
+        The issues and slots of a retired agent are no longer shown.
         """
         agent.is_retired = True
         agent.peer = None
@@ -451,46 +449,46 @@ class Registry:
         self._retired.setdefault(agent.hello.agent_id, []).append(agent.link)
 
     def touch(self, link: LinkId) -> None:
-        """Note that an agent has visibly changed, if it is still connected."""
+        """Record a visible change of an agent, if the agent is still connected."""
         agent = self._agents.get(link)
         if agent is not None and agent.hello.agent_id in self._links:
             self._changes.agent_changed(agent.host)
 
     def generated(self, agent: Agent, num_tokens: int) -> None:
-        """Count tokens of an agent."""
+        """Count `num_tokens` that an agent generated."""
         agent.num_tokens += num_tokens
         if agent.hello.agent_id in self._links:
             self._changes.agent_generated(agent.host)
 
     def message_to(self, link: LinkId, message: FromBalancer, now: float) -> Send:
-        """Return the decision to send an agent a message in its protocol version.
+        """Return the decision to send `message` in the agent's protocol version.
 
-        The message counts as a heartbeat.
+        The message replaces the next heartbeat.
         """
         agent = self._agents[link]
         agent.heartbeat.sent(now)
         return Send(link, for_version(message, agent.hello.protocol))
 
     def rests(self, agent: Agent, now: float) -> None:
-        """Mark an agent as full, to be tried again after a pause."""
+        """Mark an agent as full for `BUSY_PAUSE` seconds."""
         agent.rested_at = now + BUSY_PAUSE
         self._deadlines.arm(agent)
 
     def waits(self, agent: Agent, status: Status) -> None:
-        """Hold back a status until `may_change`; a newer status replaces it."""
+        """Keep a status until `may_change`. A newer status replaces the kept status."""
         agent.status = status
         self._deadlines.arm(agent)
 
     def next_deadline(self) -> float | None:
-        """Return a time no later than the first deadline of an agent."""
+        """Return a time that is not later than the first deadline of any agent."""
         return self._deadlines.next()
 
     def due(self, now: float) -> list[Agent]:
-        """Return agents whose deadline has come. The caller removes each, or calls `arm`."""
+        """Return the agents whose deadline has come. The caller must remove or `arm` each."""
         return self._deadlines.due(now)
 
     def arm(self, agent: Agent) -> None:
-        """Arm the agent's next deadline, after it came nearer or what was due is done."""
+        """Arm the agent's next deadline, after the deadline moved earlier or its work was done."""
         self._deadlines.arm(agent)
 
     def check_integrity(self) -> None:

@@ -15,13 +15,7 @@ class RetainedKey(NamedTuple):
 
 
 class RetainedRecord(NamedTuple):
-    """The record of a retained request. `digest` is the digest of its body.
-
-    `created_at` is in seconds since 1970.
-
-    With `keeps_failure` the request is retained even if it ended with an error. If the request
-    named no model, `model` is the model's name in answers.
-    """
+    """The description of a retired request without its events."""
 
     key: RetainedKey
     id: RequestId
@@ -34,8 +28,7 @@ class RetainedRecord(NamedTuple):
 class AskedRequest(NamedTuple):
     """A request and its caller.
 
-    `note` belongs to the request's API: the JSON with which it answers in another run of the
-    balancer.
+    `note` is JSON of the request's API, which answers with it in another run of the balancer.
     """
 
     request: GenerateRequest
@@ -44,7 +37,7 @@ class AskedRequest(NamedTuple):
 
 
 class Retained(Protocol):
-    """A request that outlives its connection, in the form to be written."""
+    """A request that outlives its connection, in the form that is saved."""
 
     @property
     def id(self) -> RequestId: ...

@@ -1,19 +1,16 @@
-"""Fair shares of a bounded pool: how much each holder may have, and what a full pool evicts.
+"""Fair shares of a limited pool: how much each holder may have, and what a full pool evicts.
 
-A *holder* is an access key, an address or an owner that shares the pool. There are two kinds of
-pools.
+A *holder* is an access key, an address or an owner that shares the pool.
 
-**Pools that refuse** (`Shares.claim`) hold what cannot be thrown away, such as a body that is being
-read. A holder may have at most as much as is free for all others. So a single holder gets half of
-the pool, two get a third each, and a new holder finds at least as much free as each of them has.
-This is the dynamic threshold of shared-memory switches, with a factor of 1 (Choudhury and Hahne,
-"Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM Transactions on
-Networking 6(2), 1998). Fixed shares would need the number of holders, and would leave most of the
-pool unused when there are few.
+**Pools that refuse** (`Shares.claim`) hold things in use, such as a body that is being read. A
+holder may have at most as much as is still free. So one holder gets half of the pool, two holders
+get a third each, and a new holder always finds as much free as each other holder has. This is the
+dynamic threshold of shared-memory switches with a factor of 1 (Choudhury and Hahne, "Dynamic queue
+length thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6(2),
+1998). Fixed shares would leave most of the pool unused if there are few holders.
 
-**Pools that evict** (`FairEviction`) hold what is kept for later, such as a stored answer. One
-holder may fill them. A full pool evicts the least recently used item of the holder with most:
-push-out from the longest queue.
+**Pools that evict** (`FairEviction`) hold things for later, such as stored answers. One holder may
+fill such a pool. A full pool evicts the least recently used item of the holder with most.
 """
 
 from collections import OrderedDict
@@ -26,19 +23,19 @@ K = TypeVar("K", bound=Hashable)
 I = TypeVar("I", bound=Hashable)  # noqa: E741
 
 Refusal = Literal["share", "full", "evicted"]
-"""Why a pool did not hold something: its holder has its share, the pool is full, or it went."""
+"""Why an item has no room: its holder's share is used up, the pool is full, or it was evicted."""
 
 EVERYBODY = ""
-"""The holder of what belongs to no key, where there are no keys."""
+"""The holder of everything if the fleet has no keys."""
 
 REFUSALS: tuple[Refusal, ...] = get_args(Refusal)
 
 
 class Amounts(Generic[K]):
-    """The amount of each holder, and the holder with most.
+    """The amount of each holder, and the holder with the largest amount.
 
-    Amounts change with each request, but the holder with most is needed only when a pool is full.
-    So holders are ordered only then.
+    Amounts change with each request, but the largest is needed only when a pool is full. So
+    holders are sorted only then.
     """
 
     __slots__ = (
@@ -58,7 +55,7 @@ class Amounts(Generic[K]):
         self._num_holders = 0
         self._by_amount: PriorityQueue[int, float] = PriorityQueue()
         self._changed: set[int] = set()
-        """The numbers of holders that are not where they belong in `_by_amount`."""
+        """The numbers of holders with outdated places in `_by_amount`."""
         self.total = 0
 
     def __getitem__(self, holder: K) -> int:
@@ -97,7 +94,7 @@ class Amounts(Generic[K]):
             self._changed.remove(number)
 
     def largest(self) -> K | None:
-        """Return the holder with most; of several, the first one."""
+        """Return the holder with the largest amount. Among equal holders, return the first."""
         for number in self._changed:
             if number in self._holders:
                 self._by_amount.set(number, -float(self._held[self._holders[number]]))
@@ -122,11 +119,10 @@ class Amounts(Generic[K]):
 
 
 class Shares(Generic[K]):
-    """A pool of `bound` bytes or things that refuses holders whose share is used up.
+    """A pool of `bound` bytes or items, which refuses holders whose share is used up.
 
-    `caps` limit single holders further, such as all callers together that have shown no key yet.
-    The holder `everybody` may have the whole pool, because there are no other holders.
-    `num_refused` counts refusals since the start.
+    `caps` limit single holders further. The holder `everybody` may use the whole pool, because no
+    other holder exists then. `num_refused` counts the refusals since the start.
     """
 
     __slots__ = ("_amounts", "_caps", "_everybody", "bound", "num_refused")
@@ -142,7 +138,7 @@ class Shares(Generic[K]):
 
     @property
     def total(self) -> int:
-        """The amount that all holders have."""
+        """The sum of all holders' amounts."""
         return self._amounts.total
 
     @property
@@ -160,11 +156,11 @@ class Shares(Generic[K]):
         return self._amounts[holder]
 
     def largest(self) -> K | None:
-        """Return the holder with most; of several, the first one."""
+        """Return the holder with the largest amount. Among equal holders, return the first."""
         return self._amounts.largest()
 
     def refusal(self, holder: K, amount: int) -> Refusal | None:
-        """Return why the holder may not have `amount` more; `None` if it may. Counts nothing."""
+        """Return why the holder may not have `amount` more, or `None`; count no refusal."""
         left = self.bound - self.total - amount
         if left < 0:
             return "full"
@@ -175,7 +171,7 @@ class Shares(Generic[K]):
 
     @property
     def share(self) -> int:
-        """The most that a single holder may have."""
+        """The maximum amount of a single holder."""
         return self.bound // 2
 
     def may_take(self, holder: K, amount: int) -> bool:
@@ -183,8 +179,7 @@ class Shares(Generic[K]):
         return self.refusal(holder, amount) is None
 
     def is_fair(self, holder: K, amount: int) -> bool:
-        """Return whether the pool has room for `amount` of the holder if no other holder has
-        more."""
+        """Return whether `amount` fits into the pool while no other holder has more."""
         if self.total + amount <= self.bound:
             return True
         others = sum(min(self.held(each), amount) for each in self._amounts if each != holder)
@@ -199,9 +194,9 @@ class Shares(Generic[K]):
         return True
 
     def claim(self, holder: K, amount: int) -> bool:
-        """Take `amount` if the holder may have it, or count a refusal.
+        """Take `amount` for the holder if the holder may have it, or else count a refusal.
 
-        Returns whether it was taken.
+        Returns whether the amount was taken.
         """
         if self.refuses(holder, amount):
             return False
@@ -209,18 +204,18 @@ class Shares(Generic[K]):
         return True
 
     def take(self, holder: K, amount: int) -> None:
-        """Take `amount` for the holder without a check, such as for what was accepted before."""
+        """Take `amount` for the holder without a check, such as for an accepted request."""
         self._amounts.add(holder, amount)
 
     def give_back(self, holder: K, amount: int) -> None:
         """Give back `amount` of the holder.
 
-        Raises `ValueError` if the holder does not have so much.
+        Raises `ValueError` if the holder has less than `amount`.
         """
         self._amounts.add(holder, -amount)
 
     def recount(self, amounts: Mapping[K, int]) -> None:
-        """Replace the amounts of all holders, counted where other balancers also add to them."""
+        """Replace the amounts of all holders, because other balancers have changed them too."""
         self._amounts = Amounts()
         for holder, amount in amounts.items():
             self._amounts.add(holder, amount)
@@ -231,7 +226,7 @@ class Shares(Generic[K]):
 
 
 class Holding(Generic[K]):
-    """The amount of one thing in its holder's share, until `give_back` without an amount."""
+    """The amount of one item in its holder's share, until the item is given back."""
 
     __slots__ = ("_holder", "_shares", "amount")
 
@@ -241,7 +236,7 @@ class Holding(Generic[K]):
         self._holder = holder
 
     def claim(self, amount: int) -> bool:
-        """Hold `amount` more, if the holder may have it. Returns whether it may."""
+        """Take `amount` more if the holder may have it. Returns whether the amount was taken."""
         is_granted = self._shares.claim(self._holder, amount)
         self.amount += amount * is_granted
         return is_granted
@@ -251,9 +246,9 @@ class Holding(Generic[K]):
         return self.amount + amount <= self._shares.share
 
     def give_back(self, amount: int | None = None) -> None:
-        """Hold `amount` less, or nothing any more.
+        """Give back `amount`, or everything if `amount` is `None`.
 
-        Raises `ValueError` if it does not hold so much.
+        Raises `ValueError` if the item holds less than `amount`.
         """
         amount = self.amount if amount is None else amount
         if not amount:
@@ -271,9 +266,9 @@ class Holding(Generic[K]):
 
 
 class FairEviction(Generic[K, I]):
-    """Chooses the item that leaves a full pool: the least recently used of the holder with most.
+    """Chooses the item that a full pool evicts: the oldest item of the holder with most.
 
-    The pool is full if its items are larger than `sizes.bound` together, or more than
+    The pool is full if its items together exceed `sizes.bound`, or their number exceeds
     `counts.bound`. Call `evict` after each change until it returns `None`.
     """
 
@@ -304,11 +299,10 @@ class FairEviction(Generic[K, I]):
         self.counts.take(holder, 1)
 
     def claim(self, item: I, holder: K, size: int) -> bool:
-        """Add an item that would not be evicted at once, replacing an item of the same name.
+        """Add an item unless the pool would evict it at once; replace an item of the same name.
 
-        Returns whether it was added.
-
-        An item larger than its holder's fair share is refused, and evicts nothing.
+        Returns whether the item was added. If the item is larger than its holder's fair share, it
+        is refused and evicts nothing.
         """
         for shares, amount in ((self.sizes, size), (self.counts, 1)):
             if not shares.is_fair(holder, amount):
@@ -320,13 +314,13 @@ class FairEviction(Generic[K, I]):
         return True
 
     def grow(self, item: I, size: int) -> None:
-        """Change the size of the item by `size`, which may be negative."""
+        """Add `size`, which may be negative, to the size of the item."""
         holder, before = self._items[item]
         self.sizes.take(holder, size)
         self._items[item] = (holder, before + size)
 
     def use(self, item: I) -> None:
-        """Mark the item as used: the holder's other items are evicted before it."""
+        """Mark the item as the most recently used item of its holder."""
         holder, _ = self._items[item]
         self._owned[holder].move_to_end(item)
 

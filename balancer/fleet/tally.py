@@ -1,6 +1,6 @@
-"""A counter of keys that drops a key when its count reaches zero.
+"""A counter that drops a key when its count reaches zero.
 
-Invariant: no count is negative or kept at zero.
+Invariant: every count is positive.
 """
 
 from collections.abc import Hashable, Iterator
@@ -25,7 +25,7 @@ class Tally(Generic[K]):
         return key in self._counts
 
     def __getitem__(self, key: K) -> int:
-        """Return the count of a key; 0 if it has none."""
+        """Return the count of a key, or 0 if the key is unknown."""
         return self._counts.get(key, 0)
 
     def __iter__(self) -> Iterator[K]:
@@ -33,7 +33,7 @@ class Tally(Generic[K]):
         return iter(self._counts)
 
     def add(self, key: K, amount: int) -> None:
-        """Add `amount`. Raises `RuntimeError` when the count would be negative."""
+        """Add `amount` to the count. Raises `RuntimeError` if the count would be negative."""
         count = self._counts.get(key, 0) + amount
         if count < 0:
             raise RuntimeError(f"the count of {key} is negative")

@@ -1,11 +1,12 @@
 """Estimates the tokens of a request before it is tokenised.
 
-There are two estimates. The `Reservation` is held against the caller's limits until the request
-ends. It counts `BYTES_PER_TOKEN` bytes of UTF-8 as one token. With common vocabularies this is
-about right for English, a little too many for code, and too few for most other scripts. The charge
-is the request's weight in the fair queue, which every request passes. It counts characters, so its
-cost does not grow with the text. Token ids are counted exactly. When the request ends, its real
-tokens count.
+The `Reservation` is held against the caller's limits until the request ends. It counts
+`BYTES_PER_TOKEN` bytes of UTF-8 as one token, which is about right for English, a little high for
+code, and low for most other scripts.
+
+The charge is the weight of the request in the fair queue. It counts characters, so that its cost
+does not grow with the text. Both estimates count token ids exactly, and both are replaced by the
+real number of tokens when the request ends.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,32 +20,32 @@ from ...shared.queries import Embed, Query, Rank
 BYTES_PER_TOKEN = 4
 
 TOKENS_PER_MESSAGE = 4
-"""Tokens that chat templates put around a message, about."""
+"""The approximate tokens that a chat template adds to a message."""
 
 TOKENS_PER_IMAGE = 576
-"""Tokens of a picture for LLaVA; other models take from a hundred to thousands.
+"""The tokens of a picture for LLaVA. Other models need a hundred to several thousand tokens.
 
-Half a minute of sound takes as many, or less.
+Half a minute of sound needs about as many tokens.
 """
 
 ASSUMED_ANSWER = 1024
-"""Tokens that are held for an answer whose request names no `max_tokens`."""
+"""The tokens that are reserved for an answer if the request has no `max_tokens`."""
 
 
 CHARGED_ANSWER = 512
-"""Tokens that count in the queue for such an answer."""
+"""The tokens that count in the fair queue for such an answer."""
 
 LEAST = 16
-"""Tokens that every request counts at least: a slot is taken and given even for one."""
+"""The minimum charge of a request in tokens, because even one token needs a slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """What a request may use of its caller's limits.
 
-    `num_prompt_tokens` and `num_answer_tokens` are upper estimates; without `max_tokens` the answer
-    may be longer. A reservation with `num_requests` of 0 counts only among the requests that run at
-    once. `num_copies` requests come together; all or none are admitted.
+    `num_prompt_tokens` and `num_answer_tokens` are upper estimates; without `max_tokens` the
+    answer may be longer. If `num_requests` is 0, the reservation counts only as a running request.
+    `num_copies` requests are admitted or refused together.
     """
 
     num_requests: int = 1
@@ -55,13 +56,12 @@ class Reservation:
 
     @property
     def num_tokens(self) -> int:
-        """The tokens of prompt and answer of one copy."""
+        """The tokens of one copy's prompt and answer."""
         return self.num_prompt_tokens + self.num_answer_tokens
 
 
 def reservation_of(request: GenerateRequest, room: float) -> Reservation:
-    """Return the reservation of `request`; prompt and answer together have at most `room`
-    tokens."""
+    """Return the reservation of `request`; prompt and answer have at most `room` tokens."""
     prompt = _num_prompt_tokens(request)
     answer = ASSUMED_ANSWER if request.max_tokens is None else request.max_tokens
     if request.prefill_only:
@@ -76,9 +76,9 @@ def reservation_of(request: GenerateRequest, room: float) -> Reservation:
 
 
 def reservation_of_queries(queries: Sequence[Query]) -> Reservation:
-    """Return the reservation of queries.
+    """Return the reservation of `queries`.
 
-    Tokenising and counting use neither requests nor tokens.
+    Tokenising and counting tokens use neither requests nor tokens.
     """
     if not any(isinstance(each, Embed | Rank) for each in queries):
         return Reservation(num_requests=0)
@@ -131,14 +131,14 @@ def _tokens_of(num_bytes: int) -> int:
 
 
 def charge_of(request: GenerateRequest) -> int:
-    """Return the tokens that `request` may use."""
+    """Return the estimated tokens of `request` for the fair queue."""
     answer = CHARGED_ANSWER if request.max_tokens is None else request.max_tokens
     prompt = _charged_prompt(request)
     return max(prompt + (0 if request.prefill_only else answer), LEAST)
 
 
 def charge_of_usage(num_charged_prompt: int, num_answer_tokens: int) -> int:
-    """Return the tokens that a request has used."""
+    """Return the charge for the tokens that a request has really used."""
     return max(num_charged_prompt + num_answer_tokens, LEAST)
 
 

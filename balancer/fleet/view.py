@@ -1,4 +1,4 @@
-"""Views of the fleet for people and programs: plain values, computed on request."""
+"""Views of the fleet for people and programs. Views are plain values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from ...shared.reports.model_info import ModelInfo
 from ...shared.reports.statistics import Statistics
 
 AgentState = Literal["ready", "loading", "draining", "drained", "idle", "failed"]
-"""`draining` takes nothing new and has requests, `drained` has none; `idle` has no model."""
+"""The state of an agent. A `draining` agent still has requests; an `idle` agent has no model."""
 
 Departure = Literal["drained", "stopped", "lost"]
-"""Why an agent went: an operator had drained it, it ended in good order, or it did neither."""
+"""Why an agent left. `stopped` agents ended in good order, and `lost` agents did not."""
 
 ModelStatus = Literal["loaded", "loading", "waiting", "failed", "unloaded"]
 RequestState = Literal["queued", "assigned", "streaming"]
@@ -23,11 +23,11 @@ RequestState = Literal["queued", "assigned", "streaming"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelView:
-    """A known model: an agent serves it (`loaded`), is about to (`loading`), or did a while ago.
+    """A known model: an agent serves it (`loaded`), is `loading` it, or served it a while ago.
 
-    Agents may report different facts; `info` comes from an agent that serves the model. For a
-    desired model that no agent has had, it has only the name and no tasks. `waiting` and `failed`
-    are for desired models. `progress` is the share of the loading that is done, if known.
+    `info` comes from an agent that serves the model. If no agent has had a desired model, `info`
+    has only the name and no tasks. The statuses `waiting` and `failed` are for desired models.
+    `progress` is the share of the loading that is done, if known.
     """
 
     info: ModelInfo
@@ -56,10 +56,10 @@ class SlotsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedView:
-    """A model that an agent serves, or is about to serve, with its slots.
+    """A model that an agent serves or loads, with its slots.
 
-    `info` is known once the engine has reported it. `needed` is its memory in bytes, estimated from
-    its file. `average_running` comes from the statistics of its engine.
+    `info` is known after the engine has reported it. `needed` is the memory in bytes, estimated
+    from the model file. `average_running` comes from the engine's statistics.
     """
 
     name: str
@@ -72,7 +72,7 @@ class ServedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFigures:
-    """The balancer's figures of an agent; its metrics are named `arriero_…` and have its name."""
+    """The balancer's figures of an agent. The names of their metrics begin with `arriero_`."""
 
     slots: SlotsView
     connected_seconds: Annotated[
@@ -89,10 +89,11 @@ class AgentFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentView(AgentFigures):
-    """One connected agent. `num_tokens` counts the tokens delivered from it since it connected.
+    """One connected agent, or all agents of one host together.
 
-    `statistics` are its engine's last report. A host that serves several `models` is seen as one
-    agent: slots and numbers are those of all models, and `model` is the one served for longest.
+    `num_tokens` counts the tokens delivered from the agent since it connected. `statistics` are
+    its engine's last report. If a host serves several `models`, slots and numbers are sums, and
+    `model` is the model served for longest.
     """
 
     id: AgentId
@@ -111,9 +112,9 @@ class AgentView(AgentFigures):
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """An agent that an operator wants to get no new work.
+    """An operator's order to give an agent no new work.
 
-    `first` is the agent's id at that time.
+    `first` is the id that the agent had at this time.
     """
 
     first: AgentId
@@ -122,7 +123,7 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True)
 class SharedCordon:
-    """A cordon as the store has it; requests on the agent move in `within` seconds."""
+    """A cordon in the shared store. Running requests move after `within` seconds."""
 
     cordon: Cordon
     within: float | None = None
@@ -130,10 +131,11 @@ class SharedCordon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestView:
-    """One request that has not ended. `agent` is the id of its agent.
+    """One request that has not ended.
 
-    `caller` is the name of its key's holder. `waited_seconds` is the time without a slot so far,
-    and `age_seconds` the time since acceptance; `moves` is how often it moved to another agent.
+    `agent` is the id of its agent, and `caller` the name of its access key. `waited_seconds` is
+    the time without a slot, and `age_seconds` the time since acceptance. `moves` counts its moves
+    to other agents.
     """
 
     id: RequestId
@@ -166,13 +168,15 @@ WAITS = Family(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingView:
-    """Statistics of the choice of agents so far.
+    """Statistics of the choices of agents.
 
-    `num_warm` requests went to agents expected to have at least half of the prompt cached,
-    `num_cold` did not. `num_waited` requests waited for one agent; `num_gave_up` of these took
-    another in the end. `num_beliefs` pairs of a prefix and an agent are remembered, and the last
-    agents of `num_cache_keys` cache keys. `num_evicted` expected prefixes were reported as evicted.
-    `num_fetching` requests were to fetch a prefix from another agent.
+    - `num_warm`: requests whose agent was expected to have at least half of the prompt cached.
+    - `num_cold`: all other requests.
+    - `num_waited`: requests that waited for one agent; `num_gave_up` of them took another agent.
+    - `num_beliefs`: remembered pairs of a prefix and an agent.
+    - `num_cache_keys`: remembered cache keys.
+    - `num_evicted`: expected prefixes that agents reported as evicted.
+    - `num_fetching`: requests that were to fetch a prefix from another agent.
     """
 
     num_warm: Annotated[int, Figure(metric=ROUTED, label="warm")] = 0
@@ -222,14 +226,13 @@ class RoutingView:
 
     @property
     def num_served(self) -> Annotated[int, Figure(metric=WAITS, label="served")]:
-        """The number of requests that got the agent for which they waited."""
+        """The number of requests that waited for an agent and got its slot."""
         return self.num_waited - self.num_gave_up
 
 
 @dataclass(frozen=True, slots=True)
 class ForegroundView:
-    """The requests above the class `batch`: their number, and the seconds since the last one
-    came."""
+    """The number of requests above the class `batch`, and the seconds since the last arrival."""
 
     num_here: int = 0
     seconds_since: float | None = None
@@ -237,7 +240,7 @@ class ForegroundView:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How much is left of a limit per minute; all of it is free after `reset_after` seconds."""
+    """The rest of a limit per minute. The limit is free again after `reset_after` seconds."""
 
     limit: int
     remaining: int
@@ -246,7 +249,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A caller's limits and how much of each is left; `None` for no limit."""
+    """A caller's limits and the rest of each limit. `None` stands for no limit."""
 
     requests: Level | None = None
     tokens: Level | None = None
@@ -264,15 +267,15 @@ MODELS = Family(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetTotals:
-    """The fleet in a few numbers, at a constant cost.
+    """Totals of the fleet, computed at a constant cost.
 
-    `is_ready`: an agent that takes work has a slot, free or not, or can embed. `tokens_total` only
-    grows; so does `items_ignored`, which counts items of agents about requests that they did not
-    have. `num_requests` counts requests and queries that have not ended. Parts are parts of
-    queries, waiting or with an agent. Of the `num_models` known models, `num_models_unloaded` are
-    only remembered. `tokens_kept` counts the tokens of running answers, kept so that other agents
-    can continue them. `moves_total` counts moves of requests to other agents. Each of the
-    `bad_messages` closed a connection.
+    `is_ready`: an agent that takes work has a slot, free or taken, or can embed. `num_requests`
+    counts requests and queries that have not ended. `num_models_unloaded` models are only
+    remembered.
+
+    `tokens_total` only grows. `items_ignored` counts items of agents about requests that they did
+    not have. `tokens_kept` counts the tokens of running answers, which are kept so that other
+    agents can continue them. Each of the `bad_messages` closed a connection.
     """
 
     num_agents: int
@@ -379,11 +382,10 @@ class FleetTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetDelta:
-    """The changes from one revision to `revision`, at a cost of the size of the change.
+    """The changes after a revision up to `revision`, at a cost of their number.
 
-    `agents` are new or look different; their times are as of now. Agents that only sent tokens are
-    left out. An agent that joined and left in between is only among those that left. Changes of
-    requests show only in the revision.
+    `agents` are new or changed agents, without agents that only sent tokens. An agent that joined
+    and left in between is listed only as left. A change of a request changes only the revision.
     """
 
     revision: int
@@ -394,7 +396,7 @@ class FleetDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView(FleetTotals):
-    """The whole view: the totals, all agents, and all running requests (oldest first)."""
+    """A view of everything: totals, all agents, and all running requests, oldest first."""
 
     agents: tuple[AgentView, ...]
     requests: tuple[RequestView, ...]

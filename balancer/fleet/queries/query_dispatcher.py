@@ -1,7 +1,7 @@
 """The queries that have not ended: which agents answer their parts, and what clients get.
 
-Queries use no slots. Each `Lane` has its own dispatch, in which an agent takes a few parts at once.
-A part goes to another agent if its agent is lost, or declines it because it shuts down or is
+Queries use no slots. Each `Lane` has its own dispatch, in which an agent takes a few parts at
+once. A part goes to another agent if its agent is lost, or declines it because it shuts down or is
 overloaded.
 
 A part may be what ended its agent. If the agent was lost just after it got the part, the part is a

@@ -121,7 +121,8 @@ class Requests:
     ) -> list[Decision]:
         """Accept a new request, or refuse it if the queue is full.
 
-        If its caller has few requests in a full queue, another caller's request is dropped instead.
+        If its caller has few requests in a full queue, another caller's request is dropped
+        instead.
         """
         request = Request(id, asked, self._limits, now, caller=caller)
         self._look_at_need(request)
