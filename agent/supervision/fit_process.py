@@ -136,9 +136,10 @@ def _nearest(
 
 
 def _shorter(options: LoadOptions, choose: Choose) -> int | None:
-    """Return the longest context in tokens that fits; `None` if no context fits.
+    """Return a shorter context in tokens that fits, or `None` if no shorter context fits.
 
-    An explicit context is halved until it fits.
+    The explicit context of `options` is halved until it fits. If `context_size` is `auto`, the
+    function returns `None`.
     """
     if options.context_size == "auto":
         return None

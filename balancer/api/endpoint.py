@@ -1,7 +1,8 @@
-"""The frame around every call: it parses the body, asks the fleet, and sends the answer.
+"""The common part of all inference endpoints: parse the body, start the request, send the answer.
 
-An API declares for each endpoint how a body is read (`parse`) and what answers it (`answer`). The
-frame does the rest, for HTTP requests (`handler`) and for lines of batches (`collected`).
+An API declares for each endpoint a function that parses the body (`parse`) and a function that
+makes the answer (`answer`). This module uses them for HTTP requests (`handler`) and for the lines
+of batches (`collected`).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Which permission each route needs, and the middleware that checks a request's access key.
+"""Declares the permission that each route needs, and checks the access key of each request.
 
-The middleware admits a request before its handler runs, and ends the request if its key ends.
-`Leases` do the same for connections that stay open.
+The middleware checks the key before the request's handler runs. If the key becomes invalid
+while the handler runs, the middleware ends the request. `Leases` do the same for open connections.
 """
 
 import asyncio

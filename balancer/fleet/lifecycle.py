@@ -161,7 +161,7 @@ class Lives:
         self._lives: dict[RequestId, Lifecycle] = {}
         self._deadlines: Deadlines[Lifecycle] = Deadlines()
         self.get: Callable[[RequestId], Lifecycle | None] = self._lives.get
-        """The request or query with an id, or `None`; an attribute, because each token calls it."""
+        """The request or query with an id, or `None`. Each token calls this attribute."""
         self.arm = self._deadlines.arm
         self.next_deadline = self._deadlines.next
         self.due = self._deadlines.due

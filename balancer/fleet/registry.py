@@ -54,7 +54,7 @@ class Agent:
     - `holder`: the holder of its access key.
     - `used_at`: the time when a request last started or ended.
     - `spoke_at`: the time when its engine last sent a part of an answer or reported computing.
-    - `peer`: the address at which it lends prefixes.
+    - `peer`: how it lends prefixes to other agents; `None` if it lends none.
     - `disk`: identifies its disk cache, which outlives the agent.
     - `offence`: why an earlier connection of this agent was closed.
     - `status`: a status that came too soon and is not used yet.
@@ -153,7 +153,7 @@ class Agent:
 
     @property
     def fingerprint(self) -> str | None:
-        """The model's fingerprint. Agents with equal fingerprints can continue each other's answers."""
+        """The model's fingerprint; agents with equal fingerprints can continue each other's answers."""
         return self.model.fingerprint if self.model else None
 
     @property

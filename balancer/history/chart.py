@@ -1,6 +1,6 @@
-"""The history's answer: columns over times, for the fleet, its agents or its models.
+"""Makes charts of the history for the whole fleet, for each agent or for each model.
 
-Pure, and safe on another thread: steps never change.
+The functions are pure and may run on another thread, because steps never change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,18 +14,17 @@ from .sums import Histogram, Sums, percentile
 By = Literal["agent", "model"]
 
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
-"""Seconds of a step that are chosen where a reader names none."""
+"""The possible step lengths in seconds, if a reader chooses none."""
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Columns of one agent, one model, or the fleet (`name` is `None`), with one value for each
-    time.
+    """The line of one agent, one model, or the fleet (`name` is `None`): one value for each time.
 
-    The empty name stands for all names beyond the number that a step keeps. `ended` counts requests
-    by how they ended.
+    The empty name stands for all names that a step does not list. `ended` counts requests by the
+    way they ended.
     """
 
     name: str | None
@@ -39,11 +38,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A chart.
+    """A chart with one or more lines.
 
-    `times` are the beginnings of steps of `step` seconds; steps without records are left out.
-
-    `levels` belong to the fleet.
+    `times` are the beginnings of steps of `step` seconds, without steps that have no records.
+    `levels` describe the fleet.
     """
 
     step: int
@@ -60,10 +58,10 @@ def step_for(seconds: int, most: int) -> int:
 def chart(
     selections: Sequence[Selection], step: int, by: By | None, name: str | None = None
 ) -> Chart:
-    """Return a chart in steps of `step` seconds, or wider if the history has only wider steps.
+    """Return a chart in steps of `step` seconds, or longer if the history has only longer steps.
 
-    Several selections are those of several balancers at the same time. With `name`, the chart has
-    only the line of that agent or model, or none.
+    `selections` are the histories of balancers at the same time. If `name` is given, the chart has
+    at most the line of this agent or model.
     """
     width = max((each.width for each in selections), default=1)
     step = ceil(step / width) * width
@@ -85,7 +83,7 @@ def _joined(steps: Iterable[Step], step: int) -> list[Step]:
 
 
 def _beside(sources: Sequence[Iterable[Step]]) -> list[Step]:
-    """Return the counts of several balancers, in order of time."""
+    """Return the counts of several balancers together, in order of time."""
     together: dict[int, list[Step]] = {}
     for steps in sources:
         for each in steps:

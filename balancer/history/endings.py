@@ -1,4 +1,4 @@
-"""The last ended requests, without their texts, and the filter of a reader."""
+"""The last ended requests without their texts, and their filter."""
 
 import heapq
 from collections import deque
@@ -9,12 +9,14 @@ from ..store.records import MAX_ENDINGS, EndedRequest, EndingFilter, place_of
 
 MAX_NAME = 300
 MAX_MESSAGE = 1000
-"""Characters that are kept of names and of an error's message, which may quote a client."""
+"""The maximum characters of a name or an error message, which may quote a client."""
 
 
 class Endings:
-    """The last ended requests, at most `MAX_ENDINGS`, and those that are not written to a store
-    yet."""
+    """The last `MAX_ENDINGS` ended requests.
+
+    Requests that are not written to a store yet are also kept separately.
+    """
 
     def __init__(self) -> None:
         self._kept: deque[EndedRequest] = deque(maxlen=MAX_ENDINGS)
@@ -24,7 +26,7 @@ class Endings:
         return len(self._kept)
 
     def restore(self, ended: Iterable[EndedRequest]) -> None:
-        """Restore stored endings, before the first is added."""
+        """Restore stored requests. Call this method before `add`."""
         self._kept.extend(ended)
 
     def add(self, ended: EndedRequest) -> None:
@@ -33,18 +35,18 @@ class Endings:
         self._unwritten.append(ended)
 
     def take_unwritten(self) -> list[EndedRequest]:
-        """The endings that were added since the last call."""
+        """Return the requests added since the last call."""
         taken = list(self._unwritten)
         self._unwritten.clear()
         return taken
 
     @property
     def unwritten(self) -> Iterable[EndedRequest]:
-        """The endings that were added since the last call of `take_unwritten`."""
+        """The requests added since the last call of `take_unwritten`."""
         return self._unwritten
 
     def choose(self, criteria: EndingFilter) -> list[EndedRequest]:
-        """Return the first `limit` requests that match `criteria`, in order."""
+        """Return the first `limit` requests that match `criteria`, sorted as `criteria` says."""
         found: list[EndedRequest] = []
         for each in reversed(self._kept):  # as they ended, so that few have to be looked at
             if len(found) >= criteria.limit and each.ended_at < found[-1].ended_at:
@@ -55,15 +57,17 @@ class Endings:
 
 
 def latest(ended: Iterable[EndedRequest], criteria: EndingFilter) -> list[EndedRequest]:
-    """Return the first `limit` requests that match `criteria`, in order, each once."""
+    """Return the first `limit` requests that match `criteria`, without duplicates."""
     by_place = {place_of(each): each for each in ended if criteria.fits(each)}
     first = heapq.nsmallest(criteria.limit, by_place, key=lambda place: place.order)
     return [by_place[place] for place in first]
 
 
 def ended_request(ending: Ending, at: float, balancer: str | None = None) -> EndedRequest:
-    """Return the record of `ending`, at the time `at`, with the balancer's name if there are
-    several."""
+    """Return the record of a request that ended at `at`.
+
+    `balancer` is given if there are several balancers.
+    """
     usage, timings = ending.usage, ending.timings
     return EndedRequest(
         id=ending.request_id,

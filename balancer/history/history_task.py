@@ -1,4 +1,4 @@
-"""Closes a step of the history each second, and gives the store what it should keep."""
+"""Ends a step of the history every second, and writes the history to the store."""
 
 import asyncio
 import logging
@@ -33,17 +33,17 @@ from .usage import UsageLedger, added_up
 logger = logging.getLogger(__name__)
 
 WRITE_INTERVAL = 5
-"""Seconds between two batches for the store."""
+"""The seconds between two writes to the store."""
 
 MOST_REPORTED = 120
-"""Seconds that are reported to other balancers, should the store not have them."""
+"""The maximum seconds of unwritten history that other balancers get directly."""
 
 
 class HistoryTask:
-    """The history of a balancer. `recorder` fills it while `run` runs.
+    """The history of a balancer. While `run` runs, `recorder` counts events.
 
-    `clock` gives seconds since 1970 and never goes back: the time at the start, plus the time
-    since. `handed_over` was given to the store and is not written yet.
+    `clock` returns seconds since 1970 and never goes back. Records in `handed_over` were given to
+    the store and are not written yet.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class HistoryTask:
         self._charting = asyncio.Semaphore(1)
 
     async def restore(self, store: HistoryStore) -> None:
-        """Read the stored history. If the store is away, the history starts empty.
+        """Read the history from the store. If the store is away, the history starts empty.
 
-        From now on `used` reads from the store as well.
+        After this call, `used` also reads from the store.
         """
         self._store = store
         now = int(self.clock())
@@ -83,15 +83,15 @@ class HistoryTask:
         self.endings.restore(reversed(endings))
 
     def share(self, store: HistoryStore) -> None:
-        """Use a store that other balancers share, each with its own past; replaces `restore`.
+        """Use a store that several balancers share. Call this method in place of `restore`.
 
-        The past is then read from the store whenever a reader asks.
+        The past of other balancers is read from the store when a reader asks.
         """
         self._store = store
         self._shared = SharedPast(store, self.run_id)
 
     async def models_served(self, seconds: float) -> set[str]:
-        """Return the models that generated text within the last `seconds`."""
+        """Return the models that generated text in the last `seconds`."""
         async with self._charting:
             selections = await self._since(int(self.clock() - seconds), {})
         steps = [step for selection in selections for step in selection.steps]
@@ -99,7 +99,7 @@ class HistoryTask:
         return {name for name, each in sums if each.completion_tokens} - {OTHERS}
 
     async def run(self, totals: Callable[[], FleetTotals], writer: HistoryWriter) -> None:
-        """Close a step each second, until cancelled."""
+        """End a step every second, until cancelled."""
         while True:
             await asyncio.sleep(1 - self.clock() % 1)
             self.tick(totals())
@@ -107,7 +107,7 @@ class HistoryTask:
                 self.write(writer)
 
     def tick(self, totals: FleetTotals) -> None:
-        """Close the past step, which is longer if the event loop was late."""
+        """End the present step, which is longer than a second if the event loop was late."""
         now = int(self.clock())
         if now <= self._closed_at:
             return
@@ -118,7 +118,7 @@ class HistoryTask:
         del self._unwritten[: -STEPS_KEPT[1]]
 
     def write(self, writer: HistoryWriter) -> None:
-        """Give the store what is new since the last call."""
+        """Give the store everything that is new since the last call."""
         steps, self._unwritten = self._unwritten, []
         endings = self.endings.take_unwritten()
         usage = self.usage.take_unwritten()
@@ -127,7 +127,7 @@ class HistoryTask:
             writer.append(saved, endings, usage)
 
     def end(self, totals: FleetTotals, writer: HistoryWriter) -> None:
-        """Give the store everything, because this balancer ends."""
+        """Give the store everything, because this balancer is ending."""
         self.tick(totals)
         if self._shared is not None:  # else the minute goes on after the next start
             self._unwritten += [(each, 60) for each in self.series.begun_minutes()]
@@ -143,9 +143,9 @@ class HistoryTask:
         name: str | None = None,
         reported: ReportedSteps | None = None,
     ) -> Chart:
-        """Return the chart from `since` on. Computed on another thread, one at a time.
+        """Return the chart since the time `since`. A thread computes one chart at a time.
 
-        `reported` are the steps of other balancers that the store does not have yet.
+        `reported` are steps of other balancers that the store does not have yet.
         """
         async with self._charting:
             selections = await self._since(since, reported or {})
@@ -160,9 +160,10 @@ class HistoryTask:
     async def ended(
         self, criteria: EndingFilter, reported: Iterable[EndedRequest] = (), num_reported: int = 0
     ) -> tuple[list[EndedRequest], int]:
-        """Return ended requests in order, and the number of all stored ones.
+        """Return the ended requests that match `criteria`, and the number of all stored requests.
 
-        `reported` are those of other balancers that the store does not have yet, of `num_reported`.
+        `reported` are requests of other balancers that the store does not have yet, and
+        `num_reported` is their number.
         """
         if self._shared is not None:
             unwritten = self.unwritten_endings()
@@ -177,19 +178,21 @@ class HistoryTask:
     # ---- what other balancers get
 
     def unwritten_steps(self) -> list[Step]:
-        """Return the steps of seconds that the store does not have yet, the latest `MOST_REPORTED`,
-        oldest first."""
+        """Return the steps of seconds that are not in the store yet, oldest first.
+
+        Returns at most the last `MOST_REPORTED` steps.
+        """
         given = (each.at for each in self._handed_over().steps if each.width == 1)
         later = (step.at for step, width in self._unwritten if width == 1)
         oldest = next(chain(given, later), None)  # the store has all before it
         return [] if oldest is None else self.series.latest_seconds(MOST_REPORTED, oldest)
 
     def unwritten_endings(self) -> list[EndedRequest]:
-        """Return the ended requests that the store does not have yet, oldest first."""
+        """Return the ended requests that are not in the store yet, oldest first."""
         return [*self._handed_over().endings, *self.endings.unwritten]
 
     async def used(self, query: UsageQuery) -> list[UsageSum]:
-        """Return the usage of all callers up to now, over every run of a balancer in the store.
+        """Return the usage of all callers, from all runs of balancers in the store.
 
         Raises `StoreAway`.
         """
@@ -203,9 +206,9 @@ class HistoryTask:
 def _restored(
     seconds: Iterable[SavedStep], minutes: Iterable[SavedStep], now: int
 ) -> tuple[list[Step], list[Step]]:
-    """Return the stored steps, without unreadable steps and steps in the future.
+    """Return the stored steps, without unreadable steps and without steps in the future.
 
-    If several balancers used the store, their steps of the same time are joined.
+    Steps of several balancers at the same time are added up.
     """
     steps = []
     for saved in (seconds, minutes):

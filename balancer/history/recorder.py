@@ -1,4 +1,4 @@
-"""Recorders: one counts for the history, and one passes events to several recorders."""
+"""Recorders of events: one counts for the history, and one passes events to several recorders."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,16 +11,17 @@ from .sums import StepTally
 from .usage import UsageLedger
 
 MAX_TALLIES = 4096
-"""Agents, and models, that are counted one by one during a step."""
+"""The maximum agents, and the maximum models, that are counted separately in a step."""
 
 _OF_NO_MODEL = frozenset({"model_not_found", "shutting_down"})
-"""Codes of requests whose model may be any text that a client wrote."""
+"""Error codes of requests whose model may be any text from a client."""
 
 
 class HistoryRecorder:
-    """Counts by agent and by model until `close_step`. `clock` gives seconds since 1970.
+    """Counts events by agent and by model until `close_step`.
 
-    `here` gives this balancer's name; `None` while there are no others.
+    `clock` returns seconds since 1970. `here` returns this balancer's name, or `None` if there are
+    no other balancers.
     """
 
     def __init__(self, endings: Endings, usage: UsageLedger, clock: Callable[[], float]) -> None:
@@ -36,7 +37,7 @@ class HistoryRecorder:
         self._models: dict[str, StepTally] = {}
 
     def close_step(self, at: int, seconds: int, totals: FleetTotals) -> Step:
-        """Return the counts since the last call, as a step of `seconds` from `at` on."""
+        """Return the counts since the last call as a step of `seconds` that began at `at`."""
         step = Step(
             at=at,
             seconds=seconds,
@@ -68,7 +69,7 @@ class HistoryRecorder:
             tally.tokens(count)
 
     def moved(self, reason: MoveReason, origin: Origin) -> None:
-        """Ignore moves: the request's end has their number."""
+        """Ignore the event, because the record of the end has the number of moves."""
 
     def ended(self, ending: Ending) -> None:
         model = "" if ending.code in _OF_NO_MODEL else ending.model
@@ -95,7 +96,7 @@ def _tally(tallies: dict[str, StepTally], name: str) -> StepTally:
 
 
 class Recorders:
-    """Passes events to all of `recorders`, in order."""
+    """Passes each event to all `recorders` in order."""
 
     def __init__(self, *recorders: Recorder) -> None:
         self._recorders = recorders

@@ -1,10 +1,11 @@
-"""The steps of the history: the last hour in seconds, the last day in minutes.
+"""The steps of the history: the last hour in seconds, and the last day in minutes.
 
-A step has the sums of the whole fleet, and those of its agents and models by name. It has at most
-`MAX_NAMES` names of each; the rest is summed under `OTHERS`. Times are whole seconds since 1970.
+A step has the sums of the whole fleet, of each agent and of each model. It names at most
+`MAX_NAMES` agents and models, and sums the others under `OTHERS`. Times are whole seconds since
+1970.
 
-Invariants: steps are in order of time; minutes are complete and made of the present seconds; no
-series is longer than `STEPS_KEPT`.
+Invariants: steps are in order of time; minutes are complete sums of seconds; no series is longer
+than `STEPS_KEPT`.
 """
 
 from collections import deque
@@ -25,7 +26,10 @@ MINUTE = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """Levels at the end of a step. Longer steps have the mean, and for the queue the maximum."""
+    """The levels at the end of a step.
+
+    A step that joins several steps has their means, and the maximum of the queue.
+    """
 
     queue_depth: float = 0.0
     queue_peak: int = 0
@@ -36,7 +40,7 @@ class Levels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step of `seconds` from `at` on, with the agents and models that had any events."""
+    """A step of `seconds` that began at `at`, with the agents and models that had events."""
 
     __pydantic_config__ = LAZY
 
@@ -49,7 +53,7 @@ class Step:
 
 
 def join(steps: Sequence[Step], at: int) -> Step:
-    """Return one step from `at` on for all `steps`, of which there must be at least one."""
+    """Return one step that began at `at` and joins `steps`, which must not be empty."""
     return Step(
         at=at,
         seconds=sum(step.seconds for step in steps),
@@ -61,10 +65,10 @@ def join(steps: Sequence[Step], at: int) -> Step:
 
 
 def beside(steps: Sequence[Step]) -> Step:
-    """Return one step for the counts of several balancers in the same seconds.
+    """Return the sum of the steps of several balancers in the same seconds.
 
-    Each balancer has its own queue and its own taken slots; all see the same agents. The peak is
-    the sum of the peaks, which is an upper bound for steps longer than a second.
+    Queues and taken slots are added up; all balancers see the same agents. The peak is the sum of
+    the peaks, which is an upper bound for steps longer than a second.
     """
     if len(steps) == 1:
         return steps[0]
@@ -79,7 +83,7 @@ def beside(steps: Sequence[Step]) -> Step:
 
 
 def bounded(sums: dict[str, Sums]) -> dict[str, Sums]:
-    """Return the busiest `MAX_NAMES`, and the sum of the others."""
+    """Return the `MAX_NAMES` largest sums by name, and the total of the others."""
     if len(sums) <= MAX_NAMES:
         return sums
     names = sorted(sums, key=lambda name: (name == OTHERS, -_weight(sums[name])))
@@ -89,28 +93,28 @@ def bounded(sums: dict[str, Sums]) -> dict[str, Sums]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Steps, oldest first, and the width of the widest step."""
+    """The selected steps, oldest first, and the length of the longest step."""
 
     steps: tuple[Step, ...]
     width: int
 
 
 class Series:
-    """The steps of both widths."""
+    """The steps in seconds and the steps in minutes."""
 
     def __init__(self) -> None:
         self.seconds: deque[Step] = deque(maxlen=STEPS_KEPT[1])
         self.minutes: deque[Step] = deque(maxlen=STEPS_KEPT[60])
 
     def restore(self, seconds: Iterable[Step], minutes: Iterable[Step]) -> None:
-        """Restore stored steps, before the first step is added."""
+        """Restore stored steps. Call this method before `add`."""
         self.seconds.extend(seconds)
         self.minutes.extend(minutes)
 
     def add(self, step: Step) -> list[Step]:
-        """Add a step of seconds. Returns the minutes that it completes.
+        """Add a step of seconds, and return the minutes that the step completes.
 
-        A step older than the last is ignored.
+        A step that is older than the last step is ignored.
         """
         if self.seconds and step.at <= self.seconds[-1].at:
             return []
@@ -120,7 +124,7 @@ class Series:
         return whole
 
     def since(self, at: int) -> Selection:
-        """Return all steps from `at` on: minutes for the time before the seconds, then seconds."""
+        """Return all steps since `at`: minutes before the first second, then seconds."""
         minutes, seconds = _from(reversed(self.minutes), at), _from(reversed(self.seconds), at)
         if self.seconds:
             begin = self.seconds[0].at
@@ -128,15 +132,15 @@ class Series:
         return Selection((*minutes, *seconds), MINUTE if minutes else 1)
 
     def latest_seconds(self, most: int, since: int) -> list[Step]:
-        """Return the last `most` steps of seconds from `since` on, oldest first."""
+        """Return the last `most` steps of seconds since `since`, oldest first."""
         return _from(islice(reversed(self.seconds), most), since)
 
     def begun_minutes(self) -> list[Step]:
-        """Return the steps so far of the present minute, which is incomplete."""
+        """Return the step of the present minute so far."""
         return self._whole_minutes(self.seconds[-1].at + MINUTE) if self.seconds else []
 
     def _whole_minutes(self, now: int) -> list[Step]:
-        """Return the minutes that have ended at `now` and are not in `minutes` yet."""
+        """Return the minutes that have ended at `now` and are not in the series of minutes yet."""
         begin = self.minutes[-1].at + MINUTE if self.minutes else 0
         waiting: dict[int, list[Step]] = {}
         for step in _from(reversed(self.seconds), begin):
@@ -155,7 +159,7 @@ class Series:
 
 
 def _from(latest_first: Iterable[Step], at: int) -> list[Step]:
-    """Return the steps from `at` on, oldest first, at a cost of their number."""
+    """Return the steps since `at`, oldest first, at a cost of their number."""
     found: list[Step] = []
     for step in latest_first:
         if step.at < at:
@@ -185,7 +189,7 @@ def _mean(levels: Sequence[Levels]) -> Levels:
 
 
 def _added(steps: Sequence[Step]) -> Levels:
-    """Return joined levels: means are weighted by the length of their steps."""
+    """Return the levels of joined steps. Longer steps count more in the means."""
     seconds = max(step.seconds for step in steps)
     shares = [(step.levels, step.seconds / seconds) for step in steps]
     return Levels(
@@ -205,12 +209,12 @@ _STEP = TypeAdapter(Step)
 
 
 def to_saved(step: Step, width: StepWidth, source: str = "") -> SavedStep:
-    """Return the saved form of `step`; `source` counted it."""
+    """Return `step` as the store saves it. `source` is the run that counted the step."""
     return SavedStep(width, step.at, _STEP.dump_json(step).decode(), source)
 
 
 def from_saved(saved: SavedStep) -> Step | None:
-    """Return the step; `None` if another version wrote the document and it cannot be read."""
+    """Return the step, or `None` if another version wrote it and this version cannot read it."""
     try:
         step = _STEP.validate_json(saved.document)
     except ValidationError:

@@ -1,6 +1,7 @@
 """The history and the ended requests of all balancers that share a store.
 
-The other balancers report what the store does not have yet; the caller passes that on.
+Other balancers report records that the store does not have yet. The caller passes these reports to
+this module.
 """
 
 import asyncio
@@ -14,25 +15,25 @@ from .endings import latest
 from .series import MINUTE, Selection, Step, beside, from_saved
 
 LATE = 60
-"""Seconds by which a step that was not reported may be written late, and is read still."""
+"""The maximum seconds by which a balancer may write a step late. Later steps are not read."""
 
 LATELY = 300
-"""The last seconds of a longer past are read as such: their minutes may not be written yet."""
+"""The last seconds of a long chart, whose minutes may not be in the store yet."""
 
 FORGOTTEN = 600
-"""Seconds after which everything is read anew, with what was written later than that."""
+"""The seconds after which all steps are read again, including steps that were written late."""
 
 HOUR = STEPS_KEPT[1]
 
 FromSource = tuple[str, Step]
-"""A step, and the run of the balancer that counted it."""
+"""The run of the balancer that counted the step, and the step."""
 
 
 class OtherSteps:
-    """Times are seconds since 1970.
+    """The steps of other balancers. Times are in seconds since 1970.
 
-    Ask `unread`, read those ranges, give it to `take`, and what others reported to `hear`; then ask
-    `since`. All get one `now`.
+    First call `unread`, and read the returned ranges from the store. Then call `take` with the
+    read steps, `hear` with the reported steps, and `since`. Pass the same `now` to all calls.
     """
 
     def __init__(self) -> None:
@@ -48,11 +49,11 @@ class OtherSteps:
 
     @property
     def num_kept(self) -> int:
-        """Steps of both widths."""
+        """The number of steps in seconds and in minutes."""
         return sum(map(len, self._steps.values()))
 
     def unread(self, since: int, now: int) -> list[StepRange]:
-        """The ranges to read for a look back to `since`."""
+        """Return the ranges to read from the store for a chart that begins at `since`."""
         if not 0 <= now - self._begun_at <= FORGOTTEN:
             self._begin(now)
         ranges: list[StepRange] = []
@@ -67,7 +68,7 @@ class OtherSteps:
         return ranges
 
     def take(self, read: Sequence[tuple[StepRange, Iterable[FromSource]]], now: int) -> None:
-        """Take the steps that were read of each range. All ranges of one width come together."""
+        """Add the steps read from the store. One call must have all ranges of a step width."""
         taken: dict[StepWidth, dict[int, list[Step]]] = {1: {}, 60: {}}
         for step_range, steps in read:
             for source, step in steps:
@@ -85,7 +86,7 @@ class OtherSteps:
             self._forget(width, now - (STEPS_KEPT[width] + 1) * width)
 
     def hear(self, reported: Mapping[str, Iterable[Step]]) -> None:
-        """Replace the other balancers' reports, by source."""
+        """Replace the steps that other balancers have reported; `reported` has them by run."""
         self._reported = []
         for source, steps in reported.items():
             latest = self._latest.get((1, source), -1)
@@ -95,9 +96,9 @@ class OtherSteps:
             self._unread_from[1] = min(self._unread_from[1], oldest)
 
     def since(self, at: int, now: int) -> Selection:
-        """All steps from `at` on that were read so, and those that were reported.
+        """Return all read and reported steps from `at` on.
 
-        Without what has not been yet: another host's clock may be ahead.
+        Steps after `now` are left out, because the clock of another host may be ahead.
         """
         begins = _begins(at, now)
         cut = begins[1]
@@ -120,7 +121,7 @@ class OtherSteps:
             self._from[width] = max(self._from[width], before)
 
     def _with_reported(self) -> Mapping[int, Step]:
-        """The seconds, with what was reported."""
+        """Return the steps of seconds from the store together with the reported steps."""
         seconds = dict(self._steps[1])
         for step in self._reported:
             at = step.at
@@ -133,7 +134,11 @@ def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _begins(since: int, now: int) -> dict[StepWidth, int]:
-    """From when on steps of each width are read: an hour of seconds, and before it minutes."""
+    """Return the time from which steps of each width are read, for a look back to `since`.
+
+    Up to an hour back, only seconds are read. Further back, minutes are read, and seconds only for
+    the last `LATELY` seconds.
+    """
     if since >= now - HOUR:
         return {1: since}
     lately = now - LATELY
@@ -141,14 +146,14 @@ def _begins(since: int, now: int) -> dict[StepWidth, int]:
 
 
 ReportedSteps = Mapping[str, Iterable[Step]]
-"""The other balancers' own steps, by the run of the balancer."""
+"""The steps that each run of another balancer has reported."""
 
 Read = list[tuple[StepRange, list[SavedStep]]]
-"""The store's steps of each range."""
+"""The steps that were read from the store for each range."""
 
 
 class SharedPast:
-    """The shared past. `run` is this balancer's own run, whose steps are in memory and not read."""
+    """The history of other balancers. `run` is this balancer's run; its steps are in memory."""
 
     def __init__(self, store: HistoryStore, run: str) -> None:
         self._store = store
@@ -157,9 +162,10 @@ class SharedPast:
         self._health = StoreHealth("the store for the history of other balancers")
 
     async def steps_since(self, since: int, now: int, reported: ReportedSteps) -> Selection:
-        """Return the steps of all other balancers. While the store is away, those read before.
+        """Return the steps of all other balancers since the time `since`.
 
-        Only one call at a time.
+        If the store is away, return the steps that were read before. Only one call may run at a
+        time.
         """
         read = await self._read(since, now)
         return await asyncio.to_thread(self._selection, read, since, now, reported)
@@ -167,10 +173,9 @@ class SharedPast:
     async def ended(
         self, criteria: EndingFilter, unwritten: Iterable[EndedRequest]
     ) -> tuple[list[EndedRequest], int] | None:
-        """Return ended requests of the store and `unwritten`, in order, and the number in the
-        store.
+        """Return the requests in the store and in `unwritten` that match `criteria`.
 
-        `None` while the store is away.
+        Also returns the number of requests in the store. Returns `None` if the store is away.
         """
         try:
             stored, num = await self._store.find_endings(criteria)
@@ -181,7 +186,7 @@ class SharedPast:
         return latest([*unwritten, *stored], criteria), num
 
     async def _read(self, since: int, now: int) -> Read | None:
-        """Read the missing steps for a look back; `None` while the store is away."""
+        """Read the missing steps since the time `since`. Returns `None` if the store is away."""
         read: Read = []
         try:
             for step_range in self._others.unread(since, now):

@@ -1,6 +1,6 @@
-"""The counts of one step of the history: for the fleet, for an agent, or for a model.
+"""The counts of one step of the history, for the fleet, an agent or a model.
 
-`StepTally` counts during the step; `Sums` is its result, and can be added to others.
+`StepTally` counts events during the step. `Sums` is the result, and several sums can be added up.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,11 +18,11 @@ from ..fleet.recorder import Ending
 # needs for nothing else: loading it takes 0.15 s at every start.
 
 FIRST = 0.0005
-"""Upper bound of the first bucket, in seconds."""
+"""The upper bound of the first bucket in seconds."""
 
 RATIO = 1.25
 NUM_BUCKETS = 58
-"""The last bound is above two minutes."""
+"""The number of buckets. The last bucket ends above two minutes."""
 
 LAST = NUM_BUCKETS - 1
 _BOUNDS = tuple(FIRST * RATIO**power for power in range(LAST))
@@ -53,14 +53,14 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
 
 
 def num_counted(counts: Histogram) -> int:
-    """The number of durations."""
+    """Return the number of durations in a histogram."""
     return sum(counts[1::2])
 
 
 def percentile(counts: Histogram, share: float) -> float | None:
-    """Return the duration in seconds that the share `share` (0 to 1) of all does not exceed.
+    """Return the duration in seconds that a `share` (0 to 1) of all durations does not exceed.
 
-    Returns `None` if empty.
+    Returns `None` if the histogram is empty.
     """
     rank = share * num_counted(counts)
     seen = 0
@@ -72,8 +72,7 @@ def percentile(counts: Histogram, share: float) -> float | None:
 
 
 def _within(bucket: int, share: float) -> float:
-    """Return a duration within a bucket, whose durations count as evenly distributed on a log
-    scale."""
+    """Return the duration at `share` of a bucket, on a logarithmic scale."""
     lower = FIRST * RATIO ** (bucket - 1)
     return float(lower * RATIO**share)
 
@@ -83,14 +82,14 @@ def _pairs(counts: Histogram) -> Iterable[tuple[int, int]]:
 
 
 MAX_DURATIONS = 16_384
-"""Durations that are held one by one before they are counted into buckets."""
+"""The maximum durations that are kept in a list before they are counted in buckets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """The counts of a step. `ended` counts requests by how they ended.
+    """The counts of a step. `ended` counts requests by the way they ended.
 
-    Prompt tokens count when a request ends.
+    Prompt tokens are counted when their request ends.
     """
 
     completion_tokens: int = 0
@@ -119,7 +118,7 @@ def add(parts: Sequence[Sums]) -> Sums:
 
 
 class StepTally:
-    """Counts events, at a cost per frame and ending, not per token."""
+    """Counts events. A call covers a frame or an ended request, not a single token."""
 
     __slots__ = (
         "_between",
@@ -147,11 +146,11 @@ class StepTally:
         self._tokens += count
 
     def first_token(self, seconds: float) -> None:
-        """Record the time to a request's first token."""
+        """Record the time to the first token of a request."""
         self._firsts.append(seconds)
 
     def between_tokens(self, gaps: Sequence[float]) -> None:
-        """Record the times between pieces of answers in a step."""
+        """Record the times between texts of answers."""
         self._gaps.append(gaps)
         self._num_gaps += len(gaps)
         if self._num_gaps > MAX_DURATIONS:

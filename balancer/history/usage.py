@@ -1,10 +1,10 @@
-"""Each caller's use of each model, by day (UTC), as this run of the balancer counted it.
+"""The usage of each model by each caller on each day (UTC), counted by this run of the balancer.
 
-Rows hold totals and not differences, so a row that is written twice counts once.
+Rows have totals, so a row may be written to the store several times.
 
-Invariants: at most `MAX_ROWS` rows; today's rows are never forgotten. If today alone has more
-callers and models, further models of a caller count under `OTHERS`, and then further callers as
-`OTHERS`.
+Invariants: there are at most `MAX_ROWS` rows; rows of today are never forgotten. If today alone
+has too many rows, further models of a caller are counted as `OTHERS`, and then further callers
+too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ COUNTS = tuple(field.name for field in fields(UsageCounts))
 _counts = attrgetter(*COUNTS)
 
 _OF_NO_MODEL = frozenset({"model_not_found", "shutting_down"})
-"""Codes of requests whose model may be any text that a client wrote."""
+"""Error codes of requests whose model may be any text from a client."""
 
 
 class _Key(NamedTuple):
@@ -42,7 +42,7 @@ class _Counted:
 
 
 class UsageLedger:
-    """The rows of this run. `run` is a name that no other run of a balancer has."""
+    """The rows of this run. No other run of a balancer has the name `run`."""
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -54,11 +54,11 @@ class UsageLedger:
 
     @property
     def held_from(self) -> int | None:
-        """The first day of this run's rows; `None` if there are none."""
+        """The first day with rows of this run, or `None` if there are no rows."""
         return next(iter(self._rows)).day if self._rows else None
 
     def ended(self, ending: Ending, day: int) -> None:
-        """Count a request that ended or was refused. Days never go back."""
+        """Count a request that ended or was refused on `day`. Days must not go back."""
         is_nameless = ending.agent is None and ending.code in _OF_NO_MODEL
         model = OTHERS if is_nameless else (ending.model or OTHERS)[:MAX_NAME]
         row = self._row(_Key(day, ending.caller.name, model))
@@ -74,7 +74,7 @@ class UsageLedger:
         return [self._shown(key) for key in keys]
 
     def rows(self, since: int, until: int) -> Iterator[UsageRow]:
-        """Yield the usage from the day `since` to `until`."""
+        """Yield the rows from the day `since` to the day `until`."""
         return (self._shown(key) for key in self._rows if since <= key.day <= until)
 
     def _row(self, key: _Key) -> _Counted:
@@ -86,7 +86,7 @@ class UsageLedger:
         return row
 
     def _with_room(self, key: _Key) -> _Key:
-        """Return `key`, or another key to count under if there are too many rows."""
+        """Return `key`, or the key to use instead if there are too many rows."""
         if len(self._rows) >= MAX_ROWS:
             self._forget_before(key.day)
         if len(self._rows) < MAX_ROWS:
@@ -115,7 +115,7 @@ class UsageLedger:
 
 
 def added_up(parts: Iterable[UsageRow | UsageSum], query: UsageQuery) -> list[UsageSum]:
-    """Return sums by the columns of `query`, in order; at most `query.limit`."""
+    """Return the sums of `parts` by the columns of `query`, at most `query.limit`."""
     sums: dict[tuple[int | str, ...], _Counted] = {}
     for part in parts:
         into = sums.setdefault(tuple(getattr(part, name) for name in query.by), _Counted())

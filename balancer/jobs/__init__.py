@@ -1,6 +1,6 @@
-"""Files, and batches of requests that survive the end of the balancer.
+"""Files, and batches of requests that continue after a restart of the balancer.
 
-`batch`, `lines` and `schedule` are pure; `blobs` store the bytes. The `runner` runs batches: it
-checks the input of each (`inputs`), runs its lines, saves each result at once, and joins the
-results (`results`).
+`batch`, `lines` and `schedule` are pure, and `blobs` stores bytes. The `runner` runs batches: it
+checks each input (`inputs`), runs the lines, saves each result at once, and joins the results
+(`results`).
 """

@@ -1,11 +1,11 @@
-"""A batch and its states, as in OpenAI's API: a value, and its transitions.
+"""A batch and its states, as in OpenAI's API.
 
     validating ──► in_progress ──► finalizing ──► completed, expired
         │   └─────────► failed
         └──────────────┴─► cancelling ──► cancelled
 
-A batch whose time is over stays `in_progress` until each line has its result; lines that did not
-run get an error. A cancelled batch ends with the results so far.
+A batch whose time is over stays `in_progress` until each line has a result; each line that did not
+run gets an error. A cancelled batch keeps the results that it has.
 """
 
 from dataclasses import dataclass, replace
@@ -30,12 +30,12 @@ Status = Literal[
 ENDED: frozenset[Status] = frozenset({"failed", "completed", "expired", "cancelled"})
 
 MAX_FAULTS = 100
-"""Faults of an input that are reported."""
+"""The maximum number of errors that are reported for an input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """An error in an input, and the number of its line."""
+    """An error in an input, with the number of its line."""
 
     code: str
     message: str
@@ -44,7 +44,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCaller:
-    """The caller that made a batch: its lines run as requests of that caller."""
+    """The caller that created a batch. The lines of the batch run as requests of this caller."""
 
     name: str
     owner: str | None = None
@@ -53,7 +53,7 @@ class BatchCaller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBatch:
-    """A caller's new batch. `window` in seconds, and as the caller wrote it."""
+    """The batch that a caller asks for. `window` is in seconds."""
 
     input_file: str
     endpoint: str
@@ -67,7 +67,7 @@ class NewBatch:
 class Batch:
     """A batch. Times are in seconds since 1970.
 
-    The numbers of lines are set at the end, and 0 before.
+    The numbers of completed and failed lines are 0 until the batch has ended.
     """
 
     __pydantic_config__ = LAZY
@@ -99,27 +99,27 @@ class Batch:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the batch has ended and will not change any more."""
+        """Whether the batch has ended. An ended batch does not change."""
         return self.status in ENDED
 
     @property
     def is_running(self) -> bool:
-        """Whether its lines run or are about to run."""
+        """Whether the lines of the batch run or will run soon."""
         return self.status == "in_progress"
 
     def begun(self, num_lines: int, now: float) -> "Batch":
-        """Return the batch after its input was checked; it has `num_lines`."""
+        """Return the batch after the check of its input, which has `num_lines` lines."""
         self._require("validating")
         return replace(self, status="in_progress", num_lines=num_lines, in_progress_at=now)
 
     def failed(self, faults: tuple[Fault, ...], now: float) -> "Batch":
-        """Return the batch as failed, because it cannot start or continue."""
+        """Return the batch as failed because of `faults`."""
         if self.has_ended:
             raise ValueError(f"{self.id} is {self.status}")
         return replace(self, status="failed", faults=faults[:MAX_FAULTS], failed_at=now)
 
     def cancelling(self, now: float) -> "Batch":
-        """Return the batch as cancelled by its owner. Raises `Conflict` once it is too late."""
+        """Return the batch as cancelled. Raises `Conflict` if no line can run any more."""
         if self.status == "cancelling":
             return self
         if self.status not in ("validating", "in_progress"):
@@ -127,13 +127,13 @@ class Batch:
         return replace(self, status="cancelling", stop="cancelled", cancelling_at=now)
 
     def expiring(self, now: float) -> "Batch":
-        """Return the batch as expired, if its time is over: lines that have not run will not."""
+        """Return the batch as expired if its time is over. No further lines run then."""
         if now < self.expires_at or self.stop is not None or not self.is_running:
             return self
         return replace(self, stop="expired")
 
     def finalizing(self, now: float) -> "Batch":
-        """Return the batch once all lines have results, which are joined next."""
+        """Return the batch after the last line has its result. The results are joined next."""
         if self.status == "cancelling":
             return self
         self._require("in_progress")
@@ -148,7 +148,7 @@ class Batch:
         output_file: str | None,
         error_file: str | None,
     ) -> "Batch":
-        """Return the batch as ended, with its result files."""
+        """Return the batch as ended with its result files."""
         self._require("finalizing", "cancelling")
         last = replace(
             self,
@@ -172,10 +172,10 @@ _adapter = TypeAdapter(Batch)
 
 
 def to_document(batch: Batch) -> str:
-    """Return the document in which the batch is saved."""
+    """Return the batch as a document for the store."""
     return _adapter.dump_json(batch, exclude_defaults=True).decode()
 
 
 def from_document(document: str) -> Batch:
-    """Return the batch saved in a document. Raises `ValueError` if this version cannot read it."""
+    """Return the batch from its document. Raises `ValueError` if this version cannot read it."""
     return _adapter.validate_json(document)

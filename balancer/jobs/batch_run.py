@@ -1,11 +1,10 @@
-"""One batch while it runs: its input is checked, its lines run, its results are joined.
+"""Runs one batch: checks its input, runs its lines, and joins its results.
 
-One balancer runs a batch: its `Runner` has a lease on it. One task (`run`) does everything, and it
-alone writes results. So every line has one result: a line is loaded only if its chunk's spool has
-no result for it, and then settles once.
+One balancer runs a batch, because its `Runner` has a lease on the batch. One task (`run`) controls
+the batch and writes all results. A line is loaded only if its chunk has no result for it, so each
+line gets one result.
 
-Each running line is a task of `LineRuns`. Its result waits there until the batch's task takes and
-writes it.
+Each running line is a task of `LineRuns`, which keeps the result until `run` writes it.
 """
 
 import asyncio
@@ -33,12 +32,12 @@ logger = logging.getLogger(__name__)
 OUR_FAULT = InternalError("internal error; the balancer's log has the details")
 
 GONE = Again(1.0, is_attempt=False, for_all=True)
-"""The key that made the batch is gone; the batch's task ends it."""
+"""The outcome of a line whose key is no longer valid. The batch's task then ends the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineResult:
-    """A line's result. A line without `text` has not run."""
+    """The result of a line. If `text` is `None`, the line has not run."""
 
     line: Line
     text: bytes | None
@@ -46,9 +45,9 @@ class LineResult:
 
 
 class LineRuns:
-    """The running lines of a batch; each is a task, and settles once.
+    """The running lines of a batch. Each line is a task with one result.
 
-    `on_result` is called when there is a result to `take`.
+    `on_result` is called when `take` has a new result.
     """
 
     def __init__(self, batch: Batch, tools: Tools, on_result: Callable[[], None]) -> None:
@@ -60,27 +59,27 @@ class LineRuns:
         self._tries: dict[int, tuple[int, int]] = {}
 
     def start(self, line: Line) -> None:
-        """Start a line."""
+        """Start the task of a line."""
         task = asyncio.get_running_loop().create_task(self._outcome(line))
         self._tasks[line.number] = task
         task.add_done_callback(lambda done: self._done(line, done))
 
     def take(self) -> list[LineResult]:
-        """Return the results since the last call."""
+        """Return the results that came after the last call."""
         results, self._results = self._results, []
         for result in results:
             self._tries.pop(result.line.number, None)
         return results
 
     def stop(self) -> None:
-        """Stop all lines: running ones are cancelled, and waiting ones settle."""
+        """Stop all lines: cancel running lines, and end waiting lines without a result."""
         for task in self._tasks.values():
             task.cancel()
         waiting = self._tools.schedule.withdraw(self._batch.id)
         self._results += [LineResult(line, None) for line in waiting]
 
     async def stopped(self) -> None:
-        """Wait until no line runs; call `stop` first."""
+        """Wait until no line runs. Call `stop` first."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _done(self, line: Line, task: asyncio.Task[Again | LineResult]) -> None:
@@ -97,7 +96,7 @@ class LineRuns:
         self._tools.pump()
 
     async def _outcome(self, line: Line) -> Again | LineResult:
-        """Run a line. An error ends only this line."""
+        """Run a line, and return its result or when to try again. An error ends only this line."""
         try:
             return await self._run(line)
         except Exception:
@@ -133,7 +132,7 @@ MAX_SAMPLES = 120
 
 
 class Progress:
-    """A batch's rate: the lines that ended within the last minute.
+    """The speed of a batch, from the lines that ended in the last minute.
 
     Times are in seconds of one clock.
     """
@@ -141,16 +140,16 @@ class Progress:
     def __init__(self, now: float) -> None:
         self._samples: deque[tuple[float, int]] = deque([(now, 0)], maxlen=MAX_SAMPLES)
         self.num_ended = 0
-        """Lines since this was made."""
+        """The number of lines that have ended since this object was made."""
 
     def ended(self, now: float) -> None:
-        """Count a line that has its result."""
+        """Count a line that has a result."""
         self.num_ended += 1
         if now - self._samples[-1][0] >= WINDOW / MAX_SAMPLES:
             self._samples.append((now, self.num_ended))
 
     def rate(self, now: float) -> float | None:
-        """Return the lines per second; `None` until some have ended."""
+        """Return the lines per second, or `None` if too few lines have ended."""
         while len(self._samples) > 1 and self._samples[1][0] <= now - WINDOW:
             self._samples.popleft()
         since, num_before = self._samples[0]
@@ -161,10 +160,10 @@ class Progress:
 def callers(
     access: Access, clock: Callable[[], float] = time.time, *, outlive_keys: bool = False
 ) -> Callable[[BatchCaller], Caller | None]:
-    """Return a function that gives the caller who made a batch, with the limits of now.
+    """Return a function that returns the caller of a batch with the present limits of its key.
 
-    The function returns `None` if the caller's key is no longer valid. If batches `outlive_keys`,
-    it then returns a caller who has only the limits of all callers.
+    The function returns `None` if the key is no longer valid. If batches `outlive_keys`, it
+    returns a caller with only the limits that apply to all callers.
     """
 
     def caller_of(maker: BatchCaller) -> Caller | None:
@@ -180,7 +179,7 @@ def callers(
 
 
 class BatchTaken(Exception):
-    """Another balancer runs the batch now."""
+    """Another balancer now runs the batch."""
 
 
 KEY_GONE = Fault(code="unauthorized", message="the key that made the batch is no longer valid")
@@ -188,21 +187,21 @@ KEY_GONE = Fault(code="unauthorized", message="the key that made the batch is no
 
 @dataclass(slots=True)
 class _Open:
-    """A chunk whose lines run."""
+    """A chunk with running lines."""
 
     chunk: Chunk
     spool: ChunkSpool
 
 
 class BatchRun:
-    """One run of a batch. Call `changed` with a changed batch, and `wake` after other changes."""
+    """One run of a batch. Call `changed` if the batch changed, and `wake` after other changes."""
 
     def __init__(self, batch: Batch, tools: Tools) -> None:
         self.batch = batch
         self.progress = Progress(tools.clock())
         self.num_completed = 0
         self.num_failed = 0
-        """Lines with an output, and with an error, of chunks that are not stored yet."""
+        """The numbers of lines with an output, and with an error, in unstored chunks."""
         self._tools = tools
         self._lines = LineRuns(batch, tools, self.wake)
         self._news = asyncio.Event()
@@ -214,27 +213,27 @@ class BatchRun:
         self._is_over = False
 
     def wake(self) -> None:
-        """Check again what there is to do."""
+        """Let the batch's task check again what to do."""
         self._news.set()
 
     def wake_for_more(self) -> None:
-        """Continue, because more lines may run."""
+        """Let the batch's task load more lines, because more lines may run."""
         if self._wants_chunk():
             self._news.set()
 
     def changed(self, batch: Batch) -> None:
-        """Take a change by a caller."""
+        """Use `batch`, which a caller has changed."""
         self.batch = batch
         self.wake()
 
     def start(self, line: Line) -> None:
-        """Start a line."""
+        """Start the task of a line."""
         self._lines.start(line)
 
     async def run(self) -> None:
         """Run the batch to its end.
 
-        Raises `StoreAway`, `BlobsAway` and `BatchTaken`; another run may continue it.
+        Raises `StoreAway`, `BlobsAway` or `BatchTaken`; another run may then continue the batch.
         """
         try:
             if self.batch.status == "validating":
@@ -279,7 +278,7 @@ class BatchRun:
                 schedule.remove(id)
 
     async def _step(self) -> bool:
-        """Do what there is to do, and wait. Returns whether there is more."""
+        """Do all present work, then wait for more. Returns whether the batch has more work."""
         self._news.clear()
         await self._look_at_ends()
         if self.batch.stop is not None:
@@ -304,7 +303,7 @@ class BatchRun:
                 await self._news.wait()
 
     async def _look_at_ends(self) -> None:
-        """End the batch if its time is over, or if the key of its owner is no longer valid."""
+        """End the batch if its time is over or its key is no longer valid."""
         tools, now = self._tools, self._tools.clock()
         is_gone = self.batch.stop is None and tools.caller_of(self.batch.caller) is None
         if is_gone or self.batch.expiring(now) != self.batch:
@@ -340,7 +339,7 @@ class BatchRun:
                 spool.add(result.line.number, result.text, is_error=result.is_error)
 
     def _expired(self, result: LineResult) -> LineResult:
-        """Return the result; for a line that did not run in an expired batch, an error."""
+        """Return the result, or an error if the batch has expired and the line did not run."""
         if result.text is not None or self.batch.stop != "expired":
             return result
         error = RequestTimeout(
@@ -390,7 +389,7 @@ class BatchRun:
             del self._finished[0]
 
     async def _store_chunk(self, number: int) -> None:
-        """Store the results of a complete chunk permanently."""
+        """Store the results of a complete chunk."""
         tools, opened = self._tools, self._chunks[number]
         spool = opened.spool
         is_whole = len(spool.is_error) == opened.chunk.num_lines
@@ -426,9 +425,10 @@ class BatchRun:
 
 
 async def _to_its_end(write: Callable[[list[LineResult]], None], results: list[LineResult]) -> None:
-    """Write results on a thread.
+    """Write `results` on a thread.
 
-    A cancelled caller waits for the end, so that the next run finds all of them.
+    If the caller is cancelled, the write is still completed, so that the next run finds all
+    results.
     """
     writing = asyncio.ensure_future(asyncio.to_thread(write, results))
     try:

@@ -1,4 +1,4 @@
-"""Batches as callers see them: created, found, listed, cancelled. `runner` runs them."""
+"""Creates, finds, lists and cancels batches for callers. The `runner` runs the batches."""
 
 import time
 import uuid
@@ -13,19 +13,19 @@ from .batch import Batch, BatchCaller, NewBatch, from_document, to_document
 from .files import Files
 
 MAX_OPEN = 1000
-"""Batches that have not ended."""
+"""The maximum number of batches that have not ended."""
 
 MAX_ENDED = 10_000
-"""Batches that have; of more, the oldest of the owner with most are forgotten."""
+"""The maximum number of ended batches. The owner with most loses its oldest batch first."""
 
 RETRY_AFTER = 60.0
-"""Seconds after which a batch that found no room may be made."""
+"""The seconds after which a caller may try again if there are too many batches."""
 
 MAX_TRIES = 20
 
 
 class Batches:
-    """The batches of a balancer. A caller does not find batches of other owners."""
+    """The batches of a balancer. A caller cannot find batches of other owners."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Batches:
         on_change: Callable[[], object],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`on_change` is called when a batch was created or cancelled."""
+        """Make the collection. `on_change` is called after a batch was created or cancelled."""
         self._store = store
         self._files = files
         self._clock = clock
@@ -68,7 +68,7 @@ class Batches:
         return batch
 
     async def _claim(self, owner: str) -> None:
-        """Count a new batch. Raises `Overloaded`."""
+        """Count one more batch of the owner. Raises `Overloaded`."""
         open = await self._store.num_open_batches()
         self.open.recount({owner or EVERYBODY: num for owner, num in open.items()})
         if not self.open.claim(owner, 1):
@@ -80,14 +80,14 @@ class Batches:
             )
 
     async def find(self, id: str, owner: str | None) -> Batch:
-        """Return the owner's batch with this id. Raises `NotFound`."""
+        """Return the owner's batch with the id `id`. Raises `NotFound`."""
         saved = await self._store.batch(id)
         if saved is None or saved.owner != owner:
             raise unknown(id)
         return from_document(saved.document)
 
     async def has(self, id: str, owner: str | None) -> bool:
-        """Return whether the owner has a batch with this id."""
+        """Return whether the owner has a batch with the id `id`."""
         saved = await self._store.batch(id)
         return saved is not None and saved.owner == owner
 
@@ -97,23 +97,23 @@ class Batches:
         return [from_document(each.document) for each in saved]
 
     async def reader_of(self, file: str) -> str | None:
-        """Return the id of a batch that reads this file and has not ended."""
+        """Return the id of a batch that has not ended and reads the file, or `None`."""
         saved = await self._store.open_batches()
         batches = (from_document(each.document) for each in saved)
         return next((e.id for e in batches if e.input_file == file and not e.has_ended), None)
 
     async def newest(self, limit: int) -> list[Batch]:
-        """Return the batches of all owners, open ones first."""
+        """Return batches of all owners, open batches first."""
         return [from_document(each.document) for each in await self._store.all_batches(limit)]
 
     async def cancel(self, id: str) -> Batch:
-        """Cancel a batch, whichever owner it has. Raises `NotFound` and `Conflict`."""
+        """Cancel a batch of any owner. Raises `NotFound` and `Conflict`."""
         batch = await self.change(id, lambda batch: batch.cancelling(self._clock()), is_urgent=True)
         self._on_change()
         return batch
 
     async def counts(self, batch: Batch) -> tuple[int, int]:
-        """Return how many lines have an output, and how many an error, by the stored results."""
+        """Return the numbers of lines with a stored output and with a stored error."""
         if batch.has_ended:
             return batch.num_completed, batch.num_failed
         sums = await self._store.sums(batch.id)
@@ -128,11 +128,12 @@ class Batches:
         is_open: bool = True,
         is_urgent: bool = False,
     ) -> Batch:
-        """Save the batch that `change` makes of the present one, with its result `files`.
+        """Change the batch with `change`, and save the result together with its result `files`.
 
-        Others may change it at the same time, so `change` may be called several times. A batch
-        stays open until its leftovers are deleted. With `is_urgent` the balancer that runs the
-        batch is notified. Raises `NotFound`, and what `change` raises.
+        `change` is called again if another balancer changed the batch at the same time. The batch
+        stays open if `is_open`. If `is_urgent`, the balancer that runs the batch is notified.
+
+        Raises `NotFound` and the errors of `change`.
         """
         for _ in range(MAX_TRIES):
             saved = await self._store.batch(id)
@@ -165,5 +166,5 @@ def _saved(batch: Batch, revision: int, *, is_open: bool = True) -> SavedBatch:
 
 
 def unknown(id: str) -> NotFound:
-    """Return the error for a batch that does not exist, or belongs to another caller."""
+    """Return the error for a batch that does not exist or belongs to another owner."""
     return NotFound(f"no batch has the id {id[:100]!r}")

@@ -1,6 +1,6 @@
-"""Stores of named bytes: the interface, and a folder on this machine.
+"""Stores of named bytes (blobs): the interface, and a store in a local folder.
 
-All methods block: call them with `on_thread`.
+All methods block. Call them with `on_thread`.
 """
 
 import asyncio
@@ -16,71 +16,76 @@ from stat import S_ISREG
 from typing import BinaryIO, ParamSpec, Protocol, TypeVar
 
 ROOTS = ("files", "batches")
-"""The folders of all names."""
+"""The first folders that names of blobs may have."""
 
 
 def blob_of(id: str) -> str:
-    """Return the name of the blob with a file's bytes."""
+    """Return the name of the blob with the bytes of the file `id`."""
     return f"files/{id}"
 
 
 def results_blob(key: str, *, is_error: bool) -> str:
-    """Return the name of the blob with a chunk's outputs or errors."""
+    """Return the name of the blob with a chunk's outputs, or with its errors if `is_error`."""
     return f"{key}.{'errors' if is_error else 'outputs'}"
 
 
 class BlobsAway(Exception):
-    """The storage cannot be reached, read or written; a retry may help."""
+    """The storage cannot be reached, read or written. A later attempt may succeed."""
 
 
 class BlobGone(BlobsAway):
-    """The blob does not exist, or was deleted."""
+    """The blob does not exist or was deleted."""
 
 
 class BlobWriter(Protocol):
-    """Writes one blob. No reader sees it before `commit`."""
+    """Writes one blob. Readers see the blob only after `commit`."""
 
     def write(self, data: bytes) -> None:
-        """Append `data`. Raises `BlobsAway`, as do the other methods."""
+        """Append `data`. Raises `BlobsAway`."""
 
     def commit(self) -> None:
-        """Publish the written bytes under the name, replacing older ones; they survive a crash."""
+        """Publish the blob and replace an older blob of the same name. Raises `BlobsAway`.
+
+        After this call, the blob survives a crash.
+        """
 
     def abort(self) -> None:
-        """Delete the written bytes. Does nothing after `commit`; never raises."""
+        """Delete the written bytes. Does nothing after `commit`. Never raises."""
 
 
 class Blobs(Protocol):
-    """A store of blobs. Names are like `files/file-1` and never come from a request."""
+    """A store of blobs. Each method may raise `BlobsAway`.
+
+    Names look like `files/file-1` and never come from a request.
+    """
 
     def create(self, name: str) -> BlobWriter:
-        """Begin a blob. Raises `BlobsAway`, as do the other methods."""
+        """Return a writer for a new blob."""
 
     def open(self, name: str, offset: int = 0) -> AbstractContextManager[BinaryIO]:
-        """Read a blob from `offset` on. May also raise `BlobGone`, at once or while it is read."""
+        """Return a reader of a blob from `offset` on. Opening and reading may raise `BlobGone`."""
 
     def delete(self, name: str) -> None:
-        """Delete a blob, if it exists."""
+        """Delete the blob, if it exists."""
 
     def delete_all(self, folder: str) -> None:
-        """Delete all blobs whose names are in this folder."""
+        """Delete all blobs whose names begin with this folder."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the complete blobs with names in this folder and its subfolders."""
+        """Return the names of all complete blobs in this folder and its subfolders."""
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Return the complete blobs in this folder and its subfolders, with their sizes in
-        bytes."""
+        """Return the sizes in bytes of all complete blobs in this folder and its subfolders."""
 
     def modified_at(self, name: str) -> float | None:
-        """Return when the blob was written, in seconds since 1970; `None` if unknown or deleted."""
+        """Return the time of the last write in seconds since 1970, or `None` if it is unknown."""
 
     def delete_unfinished(self, before: float) -> None:
-        """Delete blobs that were never finished and not written since `before`."""
+        """Delete incomplete blobs whose last write was before `before`."""
 
 
 NUM_THREADS = 16
-"""They wait for disks and networks. What comes when all are taken waits for one of them."""
+"""The maximum number of threads that access the storage. Further calls wait for a free thread."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -98,7 +103,10 @@ UNFINISHED = ".part"
 
 
 class LocalBlobs:
-    """`Blobs` in `folder`, which is created if missing, readable only by its owner."""
+    """The blobs in a local `folder`, which only its owner can read.
+
+    A missing folder is created.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -154,7 +162,7 @@ class LocalBlobs:
 
 
 class LocalWriter:
-    """A `BlobWriter`: a temporary file that is renamed to `path` at the end."""
+    """Writes a blob to a temporary file; `commit` renames the file to `path`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -182,7 +190,7 @@ class LocalWriter:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync a folder, because only then does a new name survive a power cut."""
+    """Sync a folder, because a new file name survives a power cut only after this."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -192,7 +200,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def raising_away(path: Path) -> Iterator[None]:
-    """A context that turns errors of the system into `BlobsAway`."""
+    """Return a context that replaces `OSError` by `BlobsAway`."""
     try:
         yield
     except FileNotFoundError as error:

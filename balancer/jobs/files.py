@@ -1,8 +1,7 @@
-"""Files that clients upload, and files that batches create.
+"""The files that clients upload and that batches create.
 
-Callers share three limits fairly: uploads at once, the number of files, and their bytes. Stored
-files are counted in the store, which other balancers may share; uploads in progress are counted
-here.
+Callers share three limits fairly: the number of uploads at once, the number of files, and their
+bytes. The store counts stored files for all balancers. Each balancer counts its own uploads.
 """
 
 import logging
@@ -29,23 +28,23 @@ from .blobs import Blobs, BlobWriter, blob_of, on_thread
 from .files_place import FileLimits
 
 MAX_UPLOADS = 16
-"""Uploads at once."""
+"""The maximum number of uploads at once."""
 
 MAX_FILES = 100_000
 PIECE = 2**20
-"""Bytes that are read or written in one go, on a thread."""
+"""The bytes that a thread reads or writes in one call."""
 
 EXPIRED_AT_ONCE = 100
 
 RECOUNT_AFTER = 1.0
-"""Seconds for which the numbers of files, which other balancers may add to, are not read again."""
+"""The seconds for which counts from the store are used before they are read again."""
 
 RETRY_AFTER = 1.0
-"""Seconds after which an upload that found too many others may be tried again."""
+"""The seconds after which a client may try an upload again if there were too many uploads."""
 
 
 class Files:
-    """The files of a balancer. A caller does not find files of other owners."""
+    """The files of a balancer. A caller cannot find files of other owners."""
 
     def __init__(
         self,
@@ -64,19 +63,19 @@ class Files:
         self.counts: Shares[str] = Shares(MAX_FILES, everybody=EVERYBODY)
         self._coming_bytes: Amounts[str] = Amounts()
         self._coming: Amounts[str] = Amounts()
-        """Bytes claimed for files that are not in the store yet."""
+        """The bytes of files that are not in the store yet, by owner."""
         self._counted_at = float("-inf")
 
     @property
     def totals(self) -> FileTotals:
-        """Return the number of files and their bytes, as of the last change."""
+        """Return the number of files and their bytes, as last counted."""
         return FileTotals(
             num_files=self.counts.total - self._coming.total,
             num_bytes=self.bytes.total - self._coming_bytes.total,
         )
 
     async def start(self) -> None:
-        """Count the stored files."""
+        """Count the files in the store."""
         found = await self._store.file_totals()
         self._counted_at = self._clock()
         counts = {owner or EVERYBODY: each.num_files for owner, each in found.items()}
@@ -86,7 +85,7 @@ class Files:
 
     @asynccontextmanager
     async def upload(self, caller: Caller) -> AsyncIterator["Upload"]:
-        """Return a context for an upload. If the upload is not kept, nothing is left behind.
+        """Return a context for an upload. The upload is deleted unless `Upload.keep` was called.
 
         Raises `Overloaded` and `RequestTooLarge`.
         """
@@ -128,14 +127,14 @@ class Files:
             self._came(owner or EVERYBODY, 0 if upload is None else upload.claimed, is_kept=is_kept)
 
     def claim_bytes(self, owner: str | None, num_bytes: int) -> bool:
-        """Count further bytes of an upload. Returns whether they are within the limits."""
+        """Count `num_bytes` more of an upload. Returns whether the limits allow these bytes."""
         if not self.bytes.claim(owner or EVERYBODY, num_bytes):
             return False
         self._coming_bytes.add(owner or EVERYBODY, num_bytes)
         return True
 
     def _came(self, owner: str, num_bytes: int, *, is_kept: bool) -> None:
-        """End an upload: its file is in the store, or nothing of it is left."""
+        """End the count of an upload, which was stored if `is_kept` and deleted otherwise."""
         self._coming.add(owner, -1)
         self._coming_bytes.add(owner, -num_bytes)
         if not is_kept:
@@ -143,19 +142,19 @@ class Files:
             self.bytes.give_back(owner, num_bytes)
 
     async def keep(self, file: SavedFile) -> None:
-        """List a file whose bytes are stored."""
+        """Add a file to the store after its bytes were stored."""
         await self._store.add_file(file)
 
     def added(self, *files: SavedFile) -> None:
-        """Count files that are now in the store and were not uploaded."""
+        """Count files that were added to the store without an upload."""
         for file in files:
             self.counts.take(file.owner or EVERYBODY, 1)
             self.bytes.take(file.owner or EVERYBODY, file.num_bytes)
 
     async def find(self, id: str, owner: str | None, field: str | None = None) -> SavedFile:
-        """Return the owner's file with this id.
+        """Return the owner's file with the id `id`.
 
-        Raises `NotFound`, with the `field` that named the file.
+        Raises `NotFound`; the error names the request's `field` with the id.
         """
         file = await self._store.file(id)
         now = self._clock()
@@ -165,7 +164,7 @@ class Files:
         return file
 
     async def has(self, id: str, owner: str | None) -> bool:
-        """Return whether the owner has a file with this id, even if it has expired."""
+        """Return whether the owner has a file with the id `id`, even if the file has expired."""
         file = await self._store.file(id)
         return file is not None and file.owner == owner
 
@@ -178,20 +177,20 @@ class Files:
         )
 
     async def delete(self, id: str, owner: str | None) -> None:
-        """Delete the owner's file with this id. Raises `NotFound`."""
+        """Delete the owner's file with the id `id`. Raises `NotFound`."""
         await self._delete(await self.find(id, owner))
 
     async def delete_expired(self) -> int:
-        """Delete some of the expired files. Returns how many there were."""
+        """Delete some expired files, and return their number."""
         over = await self._store.expired_files(self._clock(), EXPIRED_AT_ONCE)
         for file in over:
             await self._delete(file)
         return len(over)
 
     async def read(self, file: SavedFile, start: int, stop: int) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a file from `start` up to `stop`, in pieces.
+        """Yield the bytes of a file from `start` to before `stop`, in pieces.
 
-        Raises `BlobsAway`, and `ConnectionError` if the file is shorter.
+        Raises `BlobsAway`, or `ConnectionError` if the file is shorter than `stop`.
         """
         with await on_thread(self._opened, file.id, start) as content:
             while start < stop:
@@ -217,7 +216,7 @@ class Files:
 
 
 class _Opened:
-    """An open blob. Opening and closing block."""
+    """An open blob. Opening and closing it blocks."""
 
     def __init__(self, blobs: Blobs, name: str, offset: int) -> None:
         self._context = blobs.open(name, offset)
@@ -234,13 +233,13 @@ class _Opened:
 
 
 class Upload:
-    """One upload: `write` its bytes, then `keep` it."""
+    """One upload. Call `write` for all bytes, then `keep`."""
 
     def __init__(self, files: Files, id: str, writer: BlobWriter, owner: str | None) -> None:
         self.num_bytes = 0
         self.claimed = 0
         self.is_kept = False
-        """Whether it is in the store."""
+        """Whether the file is in the store."""
         self._files = files
         self._id = id
         self._writer = writer
@@ -248,7 +247,7 @@ class Upload:
         self._pending = bytearray()
 
     async def write(self, data: bytes) -> None:
-        """Append `data`. Raises `RequestTooLarge`."""
+        """Append `data` to the file. Raises `RequestTooLarge`."""
         self.num_bytes += len(data)
         limits = self._files.limits
         if self.num_bytes > limits.max_file:
@@ -268,7 +267,7 @@ class Upload:
             await self._flush()
 
     async def keep(self, *, name: str, purpose: str, expires_after: float | None) -> SavedFile:
-        """List the complete file. `expires_after` is in seconds from now."""
+        """Add the complete file to the store. The file expires after `expires_after` seconds."""
         await self._flush()
         await on_thread(self._writer.commit)
         file = SavedFile(
@@ -292,17 +291,17 @@ class Upload:
 
 
 def _sum(stored: Mapping[str, int], coming: Amounts[str]) -> dict[str, int]:
-    """Return the shares of owners, stored and in upload."""
+    """Return the bytes of each owner, in stored files and in uploads."""
     return {owner: stored.get(owner, 0) + coming[owner] for owner in {*stored, *coming}}
 
 
 def new_file_id() -> str:
-    """Return an id that nobody can guess."""
+    """Return a new id that nobody can guess."""
     return f"file-{uuid.uuid4().hex}"
 
 
 FORGOTTEN = 86_400.0
-"""Seconds after which bytes without a row are no longer being written."""
+"""The age in seconds from which a blob without a database row counts as abandoned."""
 
 AT_ONCE = 200
 
@@ -310,15 +309,14 @@ logger = logging.getLogger(__name__)
 
 
 async def delete_orphans(store: JobStore, blobs: Blobs, now: float) -> int:
-    """Delete blobs that no file or batch refers to. Returns how many.
+    """Delete the blobs that no file or batch needs, and return their number.
 
-    They are left by interrupted uploads, by files whose rows were deleted when the process was
-    killed, and by balancers that wrote results of a batch which others had ended. Blobs younger
-    than `FORGOTTEN` are kept, because their row may still come. If the store knows none of the
-    files in the storage, they may belong to another store: then nothing is deleted.
+    Such blobs come from interrupted uploads and from processes that were killed. Blobs younger
+    than `FORGOTTEN` are kept, because their rows may follow. If the store knows none of the files,
+    nothing is deleted, because the files may belong to another store.
 
-    Raises `StoreAway` and `BlobsAway`. Names are listed before the store is asked, so a blob that
-    arrives in between is too young.
+    Names are listed before the store is asked, so blobs that appear meanwhile are not deleted.
+    Raises `StoreAway` and `BlobsAway`.
     """
     before = now - FORGOTTEN
     await on_thread(blobs.delete_unfinished, before)
@@ -335,7 +333,7 @@ async def delete_orphans(store: JobStore, blobs: Blobs, now: float) -> int:
 
 
 async def _files(store: JobStore, names: Iterable[str]) -> list[str]:
-    """Return the names of files without a row."""
+    """Return the names of files that are not in the store."""
     orphans: list[str] = []
     for part in _parts([name for name in names if _second(name).startswith("file-")]):
         known = await store.known_files([_second(name) for name in part])
@@ -344,8 +342,7 @@ async def _files(store: JobStore, names: Iterable[str]) -> list[str]:
 
 
 async def _results(store: JobStore, names: Iterable[str]) -> list[str]:
-    """Return the names of results whose batch is not open, because only open batches need results
-    of chunks."""
+    """Return the names of chunk results whose batch is not open; only open batches need them."""
     found = [name for name in names if _second(name).startswith("batch_")]
     open_ids = {batch.id for batch in await store.open_batches()} if found else set()
     return [name for name in found if _second(name) not in open_ids]
@@ -362,7 +359,7 @@ def _delete_old(blobs: Blobs, names: Iterable[str], before: float) -> int:
 
 
 def _second(name: str) -> str:
-    """Return the id in `files/ID` or `batches/ID/…`."""
+    """Return the id in a name such as `files/ID` or `batches/ID/…`."""
     return name.split("/")[1]
 
 

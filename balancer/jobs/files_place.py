@@ -1,7 +1,7 @@
-"""`--files`: where the bytes of files are stored, by default next to the store of `--state`.
+"""Where the bytes of files are stored (`--files`); by default next to the store of `--state`.
 
-In addition, each balancer has a folder on this machine for unfinished work. Files that end with
-their process are in a temporary folder.
+Each balancer also has a local folder for unfinished work. Files that are lost when their process
+ends are in a temporary folder.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """The most bytes of one file, and of all files together."""
+    """The maximum bytes of one file and of all files together."""
 
     max_file: int = 2**30
     max_total: int = 64 * 2**30
@@ -44,11 +44,13 @@ S3_PATIENCE = {
     "read_timeout": 15,
     "retries": {"mode": "standard", "total_max_attempts": 2},
 }
-"""Limits of a call, for botocore, in seconds: with its own, a silent host holds a thread for two
-minutes. What fsspec's configuration says in its place counts."""
+"""The time limits in seconds that botocore gets for a call, unless fsspec is configured otherwise.
+
+With botocore's own limits, a silent host would block a thread for two minutes.
+"""
 
 S3_RETRIES = 2
-"""The times that s3fs makes a call, each with botocore's attempts: a minute at most."""
+"""The attempts of s3fs for a call, each with botocore's retries; together at most a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class FilesPlace:
     url: str = ""
 
     def __str__(self) -> str:
-        """Return the place without a password, for people."""
+        """Return the folder or URL without a password, for messages."""
         if self.folder is not None:
             return str(self.folder)
         parts = urlsplit(self.url)
@@ -67,7 +69,7 @@ class FilesPlace:
 
 
 def parse_place(value: object) -> FilesPlace | None:
-    """Parse a folder or URL. Raises `ValueError` that says what is allowed."""
+    """Parse a folder or URL. Raises `ValueError` with a text that names the allowed forms."""
     if value is None or isinstance(value, FilesPlace):
         return value
     if not isinstance(value, str) or not value or not value.isprintable() or len(value) > 4096:
@@ -85,16 +87,18 @@ def parse_place(value: object) -> FilesPlace | None:
 
 
 def _has_credentials(bucket: str) -> bool:
-    """Return whether credentials stand before the bucket. s3fs would take them for its name, and
-    show them in errors."""
+    """Return whether a URL has credentials before the bucket.
+
+    s3fs would read such credentials as a part of the bucket's name, and show them in errors.
+    """
     return "@" in bucket or (":" in bucket and not bucket.startswith("arn:"))
 
 
 def place_beside(store: StoreUrl, until_the_end: AsyncExitStack) -> FilesPlace | None:
-    """Return the place that follows from `--state`.
+    """Return the place next to the store of `--state`, or `None` if the store has no such place.
 
-    With `memory://` it is a temporary folder until the end. Databases that balancers share have no
-    place beside them: return `None`.
+    For `memory://` the place is a temporary folder until the end of the process. A shared database
+    has no such place.
     """
     if store.kind == "sqlite":
         return FilesPlace(Path(f"{store.location}-files"))
@@ -113,7 +117,7 @@ def place_beside(store: StoreUrl, until_the_end: AsyncExitStack) -> FilesPlace |
 
 
 def open_blobs(place: FilesPlace) -> Blobs:
-    """Open the storage. Raises `BlobsAway` with one sentence that says what to do."""
+    """Open the storage. Raises `BlobsAway` with a sentence that says what to do."""
     if place.folder is not None:
         return _local(place.folder)
     if find_spec("fsspec") is None:
@@ -145,7 +149,7 @@ def _local(folder: Path) -> LocalBlobs:
 
 
 def work_folder(place: FilesPlace) -> Path:
-    """Return the local folder for unfinished work: within `place`, or in the user's cache."""
+    """Return the local folder for unfinished work: in `place`, or in the user's cache folder."""
     if place.folder is not None:
         return place.folder / "work"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -153,14 +157,14 @@ def work_folder(place: FilesPlace) -> Path:
 
 
 MAX_RUNNERS = 64
-"""Balancers of one machine that share a place."""
+"""The maximum number of balancers on one machine that share a place."""
 
 
 class WorkPlace:
-    """The folder of one balancer for unfinished work; leaving the context releases it.
+    """The folder of one balancer for unfinished work. Leaving the context releases the folder.
 
-    A lock marks the owner of a folder, and ends with the process, however that ends. So the next
-    process takes the same folder, its name, and its contents.
+    A lock on the folder marks its owner, and the system removes the lock when the process ends. So
+    the next process takes the same folder with its name and contents.
     """
 
     def __init__(self, folder: Path, name: str, lock: int) -> None:
@@ -170,7 +174,7 @@ class WorkPlace:
 
     @classmethod
     def take(cls, root: Path) -> Self:
-        """Take the first folder below `root` that no process has. Raises `OSError`."""
+        """Take the first folder in `root` that no process uses. Raises `OSError`."""
         for number in range(1, MAX_RUNNERS + 1):
             folder = root / str(number)
             folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +195,7 @@ class WorkPlace:
 
 
 def _name(path: Path) -> str:
-    """Return the runner's name in the store: unique, and the same after a restart."""
+    """Return the runner's name in the store, which is unique and the same after a restart."""
     if not path.exists() or not (name := path.read_text().strip()):
         name = f"runner-{os.urandom(8).hex()}"
         unfinished = path.with_suffix(".new")
@@ -204,16 +208,15 @@ PREFIX = "arriero-files-"
 LOCK = "lock"
 
 GRACE = 60.0
-"""Seconds that a new folder is left alone: its process may not have the lock yet."""
+"""The age in seconds below which an unlocked folder is kept for the process that made it."""
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Return a context with a folder that is deleted at the end with its contents.
+    """Return a context with a temporary folder, which is deleted at the end.
 
-    A killed process leaves its folder behind; the next balancer on this machine deletes it. A lock
-    marks the owner, and ends with the process, however that ends. Raises `OSError` if no folder can
-    be made.
+    If a process is killed, the next balancer on this machine deletes its folder. A lock marks the
+    folder of a running process. Raises `OSError` if no folder can be made.
     """
     remove_left_behind(Path(tempfile.gettempdir()), time.time() - GRACE)
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
@@ -226,8 +229,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def remove_left_behind(parent: Path, before: float) -> None:
-    """Delete the folders in `parent` whose process has ended and that were last changed before
-    `before`."""
+    """Delete unlocked folders in `parent` that changed last before `before`."""
     for folder in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's, or gone by now
             if folder.lstat().st_mtime < before:

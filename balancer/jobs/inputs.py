@@ -1,10 +1,10 @@
-"""Checks an input in one pass: splits it into chunks, and finds the faults that fail a batch.
+"""Checks the input of a batch in one pass: splits it into chunks, and finds errors.
 
-A fault of one line becomes that line's error later. A batch fails if none of its lines can be read,
-if a `custom_id` occurs twice, or if it has too many lines. The memory does not depend on the size:
-the digests of custom ids are written to a file.
+An error in one line becomes the result of this line. The batch fails if no line can be read, if a
+`custom_id` occurs twice, or if there are too many lines. The used memory does not depend on the
+size of the input, because hashes of custom ids are written to a file.
 
-All functions block: call them from threads.
+All functions block. Call them on threads.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ from .tools import Tools
 
 CHUNK_LINES = 256
 CHUNK_BYTES = 2**20
-"""A chunk has at most so many lines, and ends behind so many bytes."""
+"""A chunk ends with the line that reaches `CHUNK_LINES` lines or this number of bytes."""
 
 MAX_LINES = 10_000_000
 CHUNKS_AT_ONCE = 200
 LINES_AT_ONCE = 64
 BREATH = 0.0005
-"""Seconds without work after `LINES_AT_ONCE` lines, for threads that wait for the interpreter."""
+"""The pause in seconds after `LINES_AT_ONCE` lines, so that other threads can run."""
 
 
 @dataclass(slots=True)
 class Index:
-    """The result of a check. A batch whose input has `faults` fails."""
+    """The result of a check. If there are `faults`, the batch fails."""
 
     num_lines: int = 0
     faults: list[Fault] = field(default_factory=list)
@@ -53,9 +53,9 @@ def index(
     *,
     pause: Callable[[float], None] = time.sleep,
 ) -> Index:
-    """Check an input. `found` gets the chunks, a few hundred at a time.
+    """Check the input in `file`. `found` is called with a few hundred chunks at a time.
 
-    `scratch` is a folder to use.
+    `scratch` is a folder for temporary files.
     """
     with CustomIds(scratch) as ids:
         looker = _Looker(endpoint, ids, pause)
@@ -66,7 +66,7 @@ def index(
 
 
 def read_chunk(file: BinaryIO, chunk: Chunk, endpoint: str) -> list[Line]:
-    """Return the lines of a chunk; `file` must be at its offset."""
+    """Return the lines of a chunk. `file` must be at the chunk's offset."""
     lines = []
     num_bytes = 0
     for number, (size, text) in enumerate(_raw_lines(file), start=chunk.first_line):
@@ -84,12 +84,13 @@ _PAIR = struct.Struct("<QQ")
 
 
 class CustomIds:
-    """Finds custom ids that occur twice, in constant memory.
+    """Finds custom ids that occur twice, with a constant amount of memory.
 
-    Digests are written to files, sorted by their first bits, and each file is checked alone. Two
-    ids with the same 64-bit digest would count as equal: with ten million ids that has a chance of
-    1 in 300,000. A context manager that deletes its `folder`: `add` all ids, then ask for
-    `repeated`.
+    Hashes of 64 bits are written to files by their lowest bits, and each file is checked alone.
+    Among ten million different ids, two have the same hash with a probability of 1 in 300,000.
+
+    In the context, call `add` for all ids and then `repeated`. The end of the context deletes
+    `folder`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -108,12 +109,12 @@ class CustomIds:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, custom_id: str, line: int) -> None:
-        """Add the id of a line."""
+        """Add the custom id of a line."""
         digest = int.from_bytes(blake2b(custom_id.encode(), digest_size=8).digest(), "little")
         self._parts[digest % NUM_PARTS].write(_PAIR.pack(digest, line))
 
     def repeated(self, most: int) -> list[int]:
-        """Return lines whose id an earlier line has, in order; at most `most` of them."""
+        """Return at most `most` lines whose custom id an earlier line has, in order."""
         self._files.close()
         found: list[int] = []
         for part in range(NUM_PARTS):
@@ -128,7 +129,7 @@ class CustomIds:
 
 
 class _Looker:
-    """Checks each line once."""
+    """Checks the lines of an input, each once."""
 
     def __init__(self, endpoint: str, ids: CustomIds, pause: Callable[[float], None]) -> None:
         self.num_lines = 0
@@ -207,8 +208,10 @@ def _chunk(number: int, start: int, end: int, first: int, num_lines: int) -> Chu
 
 
 def _raw_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield the length of each line with its end, and its text; of a line that is too long, only
-    the beginning."""
+    """Yield the length of each line with its end, and its text.
+
+    The text of a line that is too long is cut.
+    """
     while text := file.readline(MAX_LINE + 2):
         size = len(text)
         rest = text
@@ -218,14 +221,14 @@ def _raw_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 class BatchStopped(Exception):
-    """The batch was stopped before its input was checked."""
+    """The batch was stopped before the check of its input was complete."""
 
 
 async def check_input(batch: Batch, tools: Tools, is_checking: Callable[[], bool]) -> Index:
-    """Check an input, and delete leftovers of an earlier check.
+    """Check the input of a batch, and delete what an earlier check left behind.
 
-    Raises `BatchStopped` shortly after `is_checking` returns false, and `StoreAway` and
-    `BlobsAway`.
+    If `is_checking` returns false, the check soon raises `BatchStopped`. Also raises `StoreAway`
+    and `BlobsAway`.
     """
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""The files and batches of one balancer, assembled."""
+"""Combines the files and batches of one balancer."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ LINES = Family(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobNumbers:
-    """Numbers for metrics and people; lines are those in this balancer."""
+    """The numbers of files, batches and lines in this balancer, for metrics and people."""
 
     num_files: Annotated[int, Figure(metric=Family("files", "Files that are kept."))]
     num_bytes: Annotated[
@@ -46,14 +46,14 @@ class JobNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Lines per second, and seconds until the batch is done; `None` if unknown."""
+    """The lines per second of a batch, and the seconds until it is done; `None` if unknown."""
 
     rate: float | None
     seconds_left: float | None
 
 
 class Jobs:
-    """Files and batches. Callers use `files` and `batches`; `run` runs the batches."""
+    """The files and batches of a balancer. `run` runs the batches."""
 
     def __init__(self, files: Files, runner: Runner) -> None:
         self.files = files
@@ -65,17 +65,17 @@ class Jobs:
         await self._runner.run()
 
     async def reconcile(self) -> bool:
-        """Check at once for a batch that another balancer has cancelled."""
+        """Check now whether another balancer has cancelled a batch."""
         self._runner.changed()
         return True
 
     def key_ended(self) -> None:
-        """Check at once for batches that end with their key."""
+        """Check now for batches whose key is no longer valid."""
         for run in self._runner.runs.values():
             run.wake()
 
     async def counts(self, batch: Batch) -> tuple[int, int]:
-        """Return how many lines have an output, and how many an error, as of now."""
+        """Return the present numbers of lines with an output and with an error."""
         num_completed, num_failed = await self.batches.counts(batch)
         run = self._runner.runs.get(batch.id)
         if run is None or batch.has_ended:
@@ -83,7 +83,7 @@ class Jobs:
         return num_completed + run.num_completed, num_failed + run.num_failed
 
     def pace(self, batch: Batch, num_done: int, now: float | None = None) -> Pace:
-        """Return a batch's pace in this balancer; `num_done` of its lines have results."""
+        """Return the speed of a batch in this balancer. `num_done` of its lines have results."""
         run = self._runner.runs.get(batch.id)
         rate = None if run is None else run.progress.rate(time.time() if now is None else now)
         if not rate or not batch.is_running:
@@ -91,7 +91,7 @@ class Jobs:
         return Pace(rate, max(0, batch.num_lines - num_done) / rate)
 
     def pools(self) -> dict[str, Shares[Any]]:
-        """Return the pools that callers share, by name."""
+        """Return the shared pools of callers by name."""
         return {
             "uploads": self.files.uploads,
             "files": self.files.counts,
@@ -101,7 +101,7 @@ class Jobs:
         }
 
     def numbers(self) -> JobNumbers:
-        """Return the numbers of files and batches, at a constant cost."""
+        """Return the numbers of files, batches and lines, at a constant cost."""
         runner, totals = self._runner, self.files.totals
         return JobNumbers(
             num_files=totals.num_files,
@@ -126,7 +126,7 @@ async def open_jobs(
     patience: float,
     until_the_end: AsyncExitStack,
 ) -> Jobs:
-    """Open the folders and storage of files. Raises `BlobsAway`, `OSError` and `StoreAway`."""
+    """Open the folders and the storage of files. Raises `BlobsAway`, `OSError` or `StoreAway`."""
     blobs = open_blobs(place)
     work = until_the_end.enter_context(WorkPlace.take(work_folder(place)))
     files = Files(store, blobs, limits)

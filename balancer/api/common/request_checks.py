@@ -1,14 +1,13 @@
-"""Checks of a request's messages, functions and size, before the request is accepted.
+"""Checks the messages, functions and size of a request before the balancer accepts the request.
 
-- Messages: a template would accept an empty message, or a tool result without a call, and the model
-  would answer a question that nobody asked.
-- Functions: in the notations of model families, a function's name may end at a space, a bracket or
-  a quote, so names must not have these. OpenAI's and Anthropic's APIs allow letters, digits, `_`
-  and `-`. Names of MCP servers may also have dots, slashes and colons.
-- Size: an agent that gets an unreadable frame loses its connection and all its requests, and the
-  request would then break the next agent. Texts and token ids are never longer in a frame than in
-  the body, and do not nest. Free-form JSON can get longer: the frame nests it deeper, and may write
-  its numbers with more characters. So only the free-form JSON is encoded and decoded as a check.
+- Messages: chat templates accept an empty message or a tool result without a call, and the model
+  would then answer a question that nobody asked. So such messages are refused.
+- Functions: in the output formats of some models, a space, a bracket or a quote ends a function's
+  name. So names may contain only letters, digits, `_` and `-`, as in OpenAI's and Anthropic's APIs,
+  and the dots, slashes and colons of MCP servers.
+- Size: a message that an agent cannot read closes the agent's connection, and the request would
+  then do the same to the next agent. Only free-form JSON can be longer or more deeply nested in
+  the message than in the request's body. So only free-form JSON is encoded and decoded as a test.
 """
 
 import re

@@ -20,10 +20,10 @@ FRAMES_AT_ONCE = 64
 """Maximum frames that are read in one turn of the event loop."""
 
 TINY_MESSAGE = 16
-"""Maximum bytes of a tiny message. The shortest message of either API, a heartbeat, has 20."""
+"""A message of fewer bytes is tiny. The shortest honest message is a heartbeat of 20 bytes."""
 
 TINY_FRAGMENT = 128
-"""Maximum bytes of a tiny fragment. Honest peers cut only long messages."""
+"""A fragment of fewer bytes is tiny. Honest peers split only long messages."""
 
 
 class FrameFault(Exception):

@@ -1,15 +1,16 @@
-"""Converts OpenAI's bodies to neutral requests.
+"""Converts requests of OpenAI's completion APIs to neutral requests.
 
-The types here define the supported fields; `fields` lists those that are ignored and reported, or
-refused with the field as `param`. `null` is the same as an absent field. Extensions are llama.cpp's
-samplers, such as `top_k` and `min_p`, `ignore_eos`, and, as in vLLM, `chat_template_kwargs`,
-`add_generation_prompt` and `continue_final_message`.
+The types in this module define the supported fields. `fields` lists the fields that are ignored
+with a report, and the fields that are refused with their name as `param`. A field with the value
+`null` counts as absent.
 
-Output formats beyond OpenAI's are given as `grammar`, as in the native API, or as vLLM, SGLang and
-llama-server have them (`extras`). `functions` are older tools.
+Extensions are llama.cpp's sampling options, such as `top_k`, `min_p` and `ignore_eos`, and vLLM's
+`chat_template_kwargs`, `add_generation_prompt` and `continue_final_message`. A client may give an
+output format as `grammar`, like in the native API, or in the notation of vLLM, SGLang and
+llama-server (`extras`). `functions` is OpenAI's old form of tools.
 
-Without `max_tokens`, or with -1, an answer may go on to the context's ceiling, on `/v1/completions`
-too; other defaults are llama.cpp's. Of `n` choices, choice i draws with `seed + i`.
+If `max_tokens` is absent or -1, an answer may fill the rest of the context, on `/v1/completions`
+too. All other defaults are llama.cpp's. If `n` is given, choice i uses the seed `seed + i`.
 """
 
 from collections.abc import Sequence
