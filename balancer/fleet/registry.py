@@ -153,7 +153,7 @@ class Agent:
 
     @property
     def fingerprint(self) -> str | None:
-        """The model's fingerprint; agents with equal fingerprints can continue each other's answers."""
+        """The model's fingerprint, which decides which agents can continue an answer."""
         return self.model.fingerprint if self.model else None
 
     @property

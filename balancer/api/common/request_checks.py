@@ -3,8 +3,8 @@
 - Messages: chat templates accept an empty message or a tool result without a call, and the model
   would then answer a question that nobody asked. So such messages are refused.
 - Functions: in the output formats of some models, a space, a bracket or a quote ends a function's
-  name. So names may contain only letters, digits, `_` and `-`, as in OpenAI's and Anthropic's APIs,
-  and the dots, slashes and colons of MCP servers.
+  name. So names may contain only letters, digits, `_` and `-`, as in OpenAI's and Anthropic's
+  APIs, and the dots, slashes and colons of MCP servers.
 - Size: a message that an agent cannot read closes the agent's connection, and the request would
   then do the same to the next agent. Only free-form JSON can be longer or more deeply nested in
   the message than in the request's body. So only free-form JSON is encoded and decoded as a test.

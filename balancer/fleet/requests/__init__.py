@@ -1,4 +1,4 @@
-"""Requests that take a slot: the life of each request, and the progress that clients are told.
+"""Requests that need a slot: the state of each request, and the progress that clients see.
 
-`requests` has one method for each event. `dispatch` decides which agent gets which request.
+`requests` has one method for each event. `dispatch` decides which agent runs each request.
 """

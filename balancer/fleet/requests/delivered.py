@@ -1,11 +1,11 @@
-"""One request's answer: the parts that its client got, and the limits on its agent's messages.
+"""The part of an answer that the client has received, and limits on the agent's messages.
 
-If the request moves to another agent, that agent continues after the delivered part. For this the
-balancer keeps the ids of all delivered tokens, and the text too if an agent may need it. Notices
-that the next agent repeats are not delivered again.
+If a request moves to another agent, this agent continues after the delivered part. So the balancer
+keeps the ids of all delivered tokens, and the text if an agent may need it. A notice that the next
+agent repeats is not delivered again.
 
-A `Claim` bounds the items that an agent may send for a request: it rejects more tokens than the
-request allows, and parts of an answer in an impossible order.
+A `Claim` limits what an agent may send for a request. It rejects more tokens than the request
+allows, and parts of an answer in an impossible order.
 """
 
 from array import array
@@ -42,11 +42,11 @@ from ....shared.reports.model_info import ModelInfo
 from ..bad_messages import BadMessage
 
 MAX_NOTICES = 64
-"""Maximum notices that the client of a request gets; one last notice counts the rest."""
+"""The maximum number of notices for a client. One last notice then counts the omitted ones."""
 
 
 class Notices:
-    """The notices that a client got: each notice once, and at most `MAX_NOTICES`."""
+    """The notices that the client has received, each once and at most `MAX_NOTICES`."""
 
     __slots__ = ("_delivered", "_num_left_out")
 
@@ -55,9 +55,9 @@ class Notices:
         self._num_left_out = 0
 
     def is_new(self, notice: Notice) -> bool:
-        """Return whether the client still has to get the notice.
+        """Return whether to deliver `notice` to the client.
 
-        The notice then counts as delivered.
+        If the method returns true, the notice counts as delivered.
         """
         if notice in self._delivered:
             return False
@@ -69,7 +69,7 @@ class Notices:
 
     @property
     def last(self) -> Notice | None:
-        """The notice to deliver before the end if notices were omitted; it gives their number."""
+        """The notice that gives the number of omitted notices, to be delivered at the end."""
         if not self._num_left_out:
             return None
         message = f"the request has more than {MAX_NOTICES} notices; left out: {self._num_left_out}"
@@ -77,12 +77,12 @@ class Notices:
 
 
 Reported = CallStarted | Called | Noticed | PromptRead
-"""An agent's reports about an answer, other than its pieces and its end."""
+"""The reports of an agent about an answer, except texts and the end."""
 
 ReportedEvent = ToolCallStarted | ToolCall | Notice | Begun
 
 MAX_TOKENS = MAX_BYTES // 4
-"""Maximum token ids that are kept of an answer; a longer answer cannot move."""
+"""The maximum number of kept token ids. No other agent can continue a longer answer."""
 
 
 class Delivered:
@@ -120,7 +120,7 @@ class Delivered:
 
     @classmethod
     def after(cls, events: Iterable[Event]) -> Self:
-        """Return the record of an answer that another run of the balancer delivered as `events`."""
+        """Return the record of an answer whose `events` another run of the balancer delivered."""
         delivered = cls()
         delivered.keep_text()
         for event in events:
@@ -144,29 +144,29 @@ class Delivered:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a part of the answer was delivered: text or a call."""
+        """Whether the client has received text or a call."""
         return self.has_answer or self.num_prompt_characters > 0
 
     @property
     def has_answer(self) -> bool:
-        """Whether any part after the prompt was delivered."""
+        """Whether the client has received anything after the prompt's progress."""
         return bool(self.num_tokens or self.num_characters or self.num_calls_started)
 
     def keep_text(self) -> None:
-        """Keep the text of the answer, for agents that can continue only from text.
+        """Start keeping the text, because an agent may continue the answer from its text.
 
-        Has no effect once the answer has begun.
+        Does nothing if the answer has begun.
         """
         if self._text is None and not self.has_begun:
             self._text = StringIO(newline="")
 
     def drop_text(self) -> None:
-        """Delete the kept text, because no agent will continue from text."""
+        """Delete the kept text, because no agent will continue the answer from its text."""
         self._text = None
 
     @property
     def has_text(self) -> bool:
-        """Whether the text of the whole delivered answer is kept, and the answer has no calls."""
+        """Whether the text of the whole delivered part is kept and the answer has no calls."""
         return self._text is not None and not (self.num_calls_started or self.num_calls)
 
     @property
@@ -175,7 +175,7 @@ class Delivered:
         return len(self._tokens)
 
     def add(self, token: Token) -> None:
-        """Count a delivered piece of the answer, or of the echoed prompt before the answer."""
+        """Count a delivered token of the answer or of the echoed prompt."""
         text, kind, ids, log_probs = token
         if kind == "prompt":
             self.num_prompt_characters += len(text)
@@ -200,10 +200,7 @@ class Delivered:
             self._text = None
 
     def event_of(self, item: Reported) -> ReportedEvent | None:
-        """Return the event for `item` to deliver to the client.
-
-        Returns `None` if the client has had the event.
-        """
+        """Return the event to deliver for `item`, or `None` if the client has the event."""
         match item:
             case CallStarted():
                 self.num_calls_started += 1
@@ -221,9 +218,9 @@ class Delivered:
                 assert_never(item)
 
     def _begin(self, begun: Begun) -> Begun | None:
-        """Return the event that the prompt was read.
+        """Return the event about the prompt's tokens to deliver, or `None`.
 
-        Returns `None` if the client has had the event, or if a server counted the prompt only
+        Returns `None` if the client has received this event, or if a server counted the prompt
         after the answer had begun.
         """
         if self._begun is not None:
@@ -233,12 +230,12 @@ class Delivered:
 
     @property
     def last_notice(self) -> Notice | None:
-        """The notice to deliver before the end if notices were omitted; it gives their number."""
+        """The notice that gives the number of omitted notices, to be delivered at the end."""
         return self._notices.last
 
     @property
     def num_computed(self) -> int:
-        """The number of prompt tokens that were computed, not cached; 0 if unknown."""
+        """The number of prompt tokens that were computed and not cached; 0 if unknown."""
         begun = self._begun
         return 0 if begun is None else begun.prompt_tokens - begun.cached_tokens
 
@@ -247,7 +244,7 @@ class Delivered:
         return self.as_delivered(Usage(completion_tokens=num_tokens))
 
     def as_delivered(self, usage: Usage) -> Usage:
-        """Return `usage` with the counts of prompt tokens that the client was told first."""
+        """Return `usage` with the prompt's token counts that the client received first."""
         if self._begun is None:
             return usage
         return replace(
@@ -257,15 +254,15 @@ class Delivered:
         )
 
     def _give_up(self) -> None:
-        """Drop the token ids, so that no other agent can continue. The answer itself goes on."""
+        """Delete the token ids. The answer goes on, but no other agent can continue it."""
         self.is_whole = False
         self._tokens = array("I")
 
     @property
     def by_ids(self) -> Continuation | None:
-        """The continuation by token ids.
+        """The continuation by token ids, or `None` if no agent can continue.
 
-        `None` if no agent can continue: the answer is too long, or has an impossible id.
+        No agent can continue an answer that is too long or has an impossible id.
         """
         if not self.is_whole:
             return None
@@ -281,7 +278,7 @@ class Delivered:
 
     @property
     def by_text(self) -> Continuation | None:
-        """The continuation by text; `None` if no agent can continue."""
+        """The continuation by text, or `None` if no agent can continue from the text."""
         if self._text is None or not self.has_text or not self.is_whole:
             return None
         return Continuation(
@@ -293,30 +290,30 @@ class Delivered:
 
 
 SPARE = 64
-"""Tokens that an agent may report beyond the allowed ones.
+"""The number of tokens that an agent may report above the allowed number.
 
 An agent may also count the tokens that end a part of the answer.
 """
 
 SPARE_OF_SERVERS = 2**16
-"""The same number for an upstream server, which may count tokens differently."""
+"""The same number for an upstream server, which may count tokens in another way."""
 
 ITEMS_A_TOKEN = 8
-"""Maximum items that one token can cause: it may end a call, begin the next and give a notice."""
+"""The maximum items for one token, which may end a call, begin a call and give a notice."""
 
 LONGEST_TOKEN = 1024
-"""Default maximum characters of a token, if the model's facts name no maximum."""
+"""The maximum characters of a token if the model's facts name no maximum."""
 
 
 MOST_PROGRESS = 2**16
-"""Maximum reports of prompt progress of an agent for a request: one a second for 18 hours."""
+"""The maximum number of progress reports for one prompt: one a second for 18 hours."""
 
 
 @dataclass(slots=True)
 class Claim:
-    """The bounds on the items of one agent for a request, and counts of its items so far.
+    """Counts the items that an agent has sent for a request, and limits them.
 
-    `num_tokens` also counts the tokens that other agents sent earlier.
+    `num_tokens` also counts the tokens that earlier agents sent.
     """
 
     most_tokens: int = MAX_COUNT
@@ -333,7 +330,7 @@ class Claim:
 
     @classmethod
     def of(cls, request: GenerateRequest, model: ModelInfo | None, delivered: Delivered) -> "Claim":
-        """Return the claim of an agent with `model` that begins or continues the request."""
+        """Return the claim of an agent with `model` that begins `request` or continues `delivered`."""
         context = 0 if model is None or request.n_discard is not None else model.context_size
         is_servers = model is not None and model.upstream is not None
         spare = SPARE_OF_SERVERS if is_servers else SPARE
@@ -353,7 +350,7 @@ class Claim:
         )
 
     def check(self, item: Item) -> None:
-        """Count `item`. Raises `BadMessage` if the request cannot have such an item."""
+        """Count `item`. Raises `BadMessage` if an honest agent cannot send such an item."""
         if isinstance(item, PromptProgress):
             self._check_progress(item)
             return
@@ -411,7 +408,7 @@ class Claim:
 
 
 def consistent(usage: Usage) -> Usage:
-    """Return `usage` with cached and reasoning tokens limited to the tokens that exist."""
+    """Return `usage` with at most as many cached and reasoning tokens as tokens."""
     cached = min(usage.cached_tokens, usage.prompt_tokens)
     reasoning = min(usage.reasoning_tokens, usage.completion_tokens)
     if (cached, reasoning) == (usage.cached_tokens, usage.reasoning_tokens):

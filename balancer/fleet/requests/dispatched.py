@@ -1,4 +1,4 @@
-"""An item of dispatch: a request, or a part of a query, with its place in the queue."""
+"""An item of dispatch: a request or a part of a query, with its place in the queue."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -12,13 +12,14 @@ from .fair_order import Item
 
 
 class Dispatched:
-    """An item of dispatch. It waits until it has a slot of the agent `slot`.
+    """An item of dispatch, which waits until it has a slot of the agent `slot`.
 
-    `arrival` is its number in order of arrival.
+    - `arrival`: its number in the order of arrival.
+    - `waits_for`: the queue in which it waits. Its `account` and `flow` share this queue with
+      others.
+    - `place`, `turn`: explained in `fair_queue.py`.
 
-    `waits_for` is the queue in which it waits, within the share of its `account` and `flow`.
-    `fair_queue.py` explains `place` and `turn`. Fields with a default keep it for parts of
-    queries, which any agent of the model answers; `Request` explains them.
+    Fields with a default keep this default for parts of queries. `Request` explains these fields.
     """
 
     __slots__ = ()
@@ -43,22 +44,22 @@ class Dispatched:
     may_be_dropped: bool = False
 
     def __lt__(self, other: "Dispatched") -> bool:
-        """Return whether this item arrived before the other."""
+        """Return whether this item arrived earlier than `other`."""
         return self.arrival < other.arrival
 
     @property
     def queue_key(self) -> QueueKey:
-        """The key of the queue in which the item waits, unless it is held for one agent."""
+        """The queue in which the item waits if it is not held for one agent."""
         raise NotImplementedError
 
     @property
     def flow(self) -> Hashable:
-        """The item's flow within the share of its account."""
+        """The flow of the item within the share of its account."""
         raise NotImplementedError
 
     @property
     def chain(self) -> PrefixChain:
-        """The prefixes of the prompt, which find the agents that have them cached."""
+        """The prefixes of the prompt, which identify the agents that have them cached."""
         return NO_CHAIN
 
     @property

@@ -1,4 +1,4 @@
-"""Decides which agents may serve a request, by offers of agents and keys of queues."""
+"""Decides which agents may run a request, from the agents' offers and the keys of queues."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,14 +16,14 @@ from ..tally import Tally
 
 
 class Engine(NamedTuple):
-    """The agents with this model and fingerprint, which can continue each other's answers."""
+    """The agents with one model and fingerprint. They can continue each other's answers."""
 
     model: str
     fingerprint: str
 
     @property
     def is_by_text(self) -> bool:
-        """Whether such agents continue from the text of the answer, not from its token ids."""
+        """Whether these agents continue an answer from its text and not from its token ids."""
         return self.fingerprint.startswith(BY_TEXT)
 
 
@@ -37,9 +37,9 @@ class Able(NamedTuple):
 class ByText(NamedTuple):
     """The agents of a model that can continue an answer from its text.
 
-    They also have the needed abilities. `origin` is the fingerprint of the engine that began the
-    answer; an engine with another fingerprint has other weights and cannot continue it. `origin`
-    is `None` if a server, or several agents, began the answer.
+    The agents also have the needed abilities. `origin` is the fingerprint of the engine that began
+    the answer; engines with other weights cannot continue it. `origin` is `None` if a server or
+    several agents began the answer.
     """
 
     model: str
@@ -48,51 +48,47 @@ class ByText(NamedTuple):
 
 
 class Warm(NamedTuple):
-    """The agent that has computed much of the prompt; the request waits for it for a while."""
+    """The agent with much of the prompt cached. The request waits for this agent for a while."""
 
     model: str | None
     link: LinkId
 
 
 class Alone(NamedTuple):
-    """The agents of `key` that run no other request; `model` is the model of `key`."""
+    """The agents of `key` that run no other request. `model` is the model of `key`."""
 
     model: str | None
     key: str | Engine | Able | ByText | None
 
 
 QueueKey = str | Engine | Able | ByText | Warm | Alone | None
-"""The key of a queue: the agents that its requests wait for.
+"""The key of a queue, which stands for the agents that may take its requests.
 
-These are the agents of a model, some of them, or agents of any model. They may also be only the
-agents with the needed abilities.
+These are all agents of a model, some agents of a model, or agents of any model.
 """
 
 
 def model_of(key: QueueKey) -> str | None:
-    """Return the name of the model that requests under this key wait for.
-
-    `None` stands for any model.
-    """
+    """Return the model that requests in the queue `key` need, or `None` for any model."""
     return key if key is None or isinstance(key, str) else key.model
 
 
 def agents_of(key: QueueKey) -> QueueKey:
-    """Return the key of the agents for requests under `key`, even if they run other requests."""
+    """Return the key of the same agents without the condition that they run no other request."""
     return key.key if isinstance(key, Alone) else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """An agent's offer to requests. An agent without a model gets no requests.
+    """The offer of an agent to dispatch. An agent without a model gets no requests.
 
-    - `cache_tokens`: the tokens that the agent's cache holds; an estimate until the agent reports
-      it.
-    - `able`: the agent's abilities that not all agents have.
-    - `adapted`: the names of the model under each of its adapters.
-    - `peer`: the address at which the agent lends prefixes to other agents.
-    - `home`: the place whose cache outlives the agent.
-    - `allowed`: the maximum requests that the agent may have at once (`circuit_breaker.py`).
+    - `cache_tokens`: the size of its cache in tokens; an estimate until the agent reports the
+      size.
+    - `able`: the uncommon abilities of the agent.
+    - `adapted`: the names of the model with each of its adapters.
+    - `peer`: how the agent lends prefixes to other agents.
+    - `home`: identifies the disk cache that outlives the agent.
+    - `allowed`: the maximum number of requests at once (`circuit_breaker.py`).
     """
 
     model: str | None
@@ -108,12 +104,12 @@ class Offer:
 
     @property
     def is_able(self) -> bool:
-        """Whether the agent takes requests and has a slot, free or not."""
+        """Whether the agent takes requests and has at least one slot, free or taken."""
         return self.is_accepting and self.model is not None and self.slots > 0
 
     @property
     def keys(self) -> tuple[QueueKey, ...]:
-        """The keys of the agent's queues: its model, its engine, any model, and its abilities."""
+        """The keys of the queues from which the agent takes requests."""
         if self.model is None:
             return ()
         if self.fingerprint is None:
@@ -122,10 +118,7 @@ class Offer:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The model names in requests that the agent takes.
-
-        `None` stands for a request without a name.
-        """
+        """The model names that requests for this agent may have; `None` means no name."""
         return (None, self.model, *self.adapted)
 
 
@@ -133,10 +126,7 @@ NOTHING = Offer(model=None, slots=0)
 
 
 def by_text_of(request: GenerateRequest, model: str, origin: str | None) -> ByText:
-    """Return the key of the agents that can continue an answer of `model` from its text.
-
-    See `ByText`.
-    """
+    """Return the key of the agents that can continue an answer of `model` from its text."""
     needs = set(needs_of(request))
     if request.messages is not None:
         needs.add("continue_final_message")
@@ -146,20 +136,20 @@ def by_text_of(request: GenerateRequest, model: str, origin: str | None) -> ByTe
 Key = Able | ByText
 
 MAX_UNUSED = 16
-"""Maximum keys without requests that are kept for later requests."""
+"""The maximum number of keys that are kept without requests."""
 
 
 class UncommonNeeds:
-    """The requests that not every agent can serve, and the keys under which they wait.
+    """The needs that not every agent meets, and the keys of the queues for these needs.
 
-    An agent with its own engine has all abilities except reading pictures, which needs a
+    An agent with its own engine has every ability except reading pictures, which needs a
     projector. An agent that forwards reports the abilities of its server. If some agent lacks an
-    ability, requests that need the ability wait under a key `Able`. Every agent with all abilities
-    of the key serves it. As long as no agent lacks an ability, there are no such keys. Answers
-    that continue from text use keys `ByText` in the same way.
+    ability, requests that need this ability wait under a key `Able`. Every agent with all
+    abilities of the key may take these requests. Answers that continue from text use keys `ByText`
+    in the same way.
 
-    `lacked` has every ability that any agent was seen to lack; it only grows. Invariant: `keys`
-    has the keys of all present requests, and at most `MAX_UNUSED` others.
+    `lacked` has every ability that an agent ever lacked, and only grows. Invariant: `keys` has the
+    keys of all present requests, and at most `MAX_UNUSED` others.
     """
 
     def __init__(self) -> None:
@@ -168,21 +158,21 @@ class UncommonNeeds:
         self._used: Tally[Key] = Tally()
 
     def __len__(self) -> int:
-        """The number of keys."""
+        """Return the number of keys."""
         return len(self._keys)
 
     def seen(self, abilities: frozenset[Ability]) -> bool:
         """Record the abilities of an agent.
 
-        Returns whether the needs of requests have to be checked again.
+        Returns whether the needs of waiting requests must be computed again.
         """
         before, self.lacked = self.lacked, self.lacked | (ABILITIES - abilities)
         return self.lacked != before
 
     def key_of(self, request: GenerateRequest) -> Able | None:
-        """Return the key under which the request waits.
+        """Return the key under which `request` waits.
 
-        Returns `None` if every agent of its model can serve it.
+        Returns `None` if each agent of its model can run it.
         """
         if not self.lacked:
             return None
@@ -195,9 +185,9 @@ class UncommonNeeds:
         abilities: frozenset[Ability],
         goes_on_from: Callable[[str | None], bool] = lambda _: True,
     ) -> tuple[Key, ...]:
-        """Return the keys that an agent of this model serves.
+        """Return the keys whose requests an agent of this model may take.
 
-        `goes_on_from` decides about keys `ByText`.
+        `goes_on_from` decides whether the agent may take requests of a key `ByText`.
         """
         return tuple(
             key
@@ -208,7 +198,7 @@ class UncommonNeeds:
         )
 
     def came(self, key: Key) -> bool:
-        """Add a request that waits for `key`. Returns whether agents have to offer a new key."""
+        """Count a request that waits under `key`. Returns whether agents must offer a new key."""
         self._used.add(key, 1)
         if key in self._keys:
             return False
@@ -216,7 +206,7 @@ class UncommonNeeds:
         return True
 
     def left(self, key: Key | None) -> None:
-        """Remove a request that waited for `key` and has ended or has another key now."""
+        """Uncount a request that waited under `key` and has ended or changed its key."""
         if key is None:
             return
         self._used.add(key, -1)

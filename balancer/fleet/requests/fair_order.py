@@ -1,25 +1,25 @@
-"""Start-time fair queueing: the order in which the items of flows get their turns.
+"""Start-time fair queueing: the order in which the waiting items of flows are taken.
 
-The start tag of an item is the clock, or the end of the previous item of its flow, whichever is
-later. An item ends `cost` after its start tag. The item with the lowest tag is next; of equal
-tags, the item that came first. The clock follows the tags of the taken items. Waiting flows
-therefore get equal costs, to within one item each, and a new flow does not wait behind the
-backlogs of other flows. [Goyal, Vin, Cheng: "Start-time Fair Queueing", 1996.]
+The start tag of an item is the clock, or the end of the previous item of its flow if this is
+later. An item ends `cost` after its start tag. The item with the lowest tag is next, and among
+equal tags the item that came first. The clock follows the tags of taken items. So waiting flows
+get equal costs, to within one item each, and a new flow does not wait behind the backlogs of other
+flows. [Goyal, Vin, Cheng: "Start-time Fair Queueing", 1996.]
 
-A client that connects anew for each request makes a new flow each time. Such flows must not delay
-old flows forever. While items wait, the clock therefore also advances with each taken item, by its
-cost divided by the number of flows.
+A client that opens a connection for each request makes a new flow each time. New flows must not
+delay old flows forever. So while items wait, the clock also advances with each taken item, by the
+item's cost divided by the number of flows.
 
-The real cost of an item is known only when it ends. The difference then moves the waiting items of
-its flow, but never to before the clock. So a flow that was charged too much does not get
-everything back at once.
+The real cost of an item is known only at its end. The difference moves the waiting items of its
+flow, but never to before the clock. So a flow that paid too much does not get everything back at
+once.
 
-Items wait in lanes, which share the clock. An item of one lane may be taken before an item of
-another lane with a lower tag. A change costs O(log n), apart from moving the rest of a list, which
-takes a few microseconds for ten thousand items.
+Items wait in lanes, which share the clock. An item may be taken before an item of another lane
+with a lower tag. A change costs O(log n), plus a list insertion of a few microseconds for ten
+thousand items.
 
-Invariants: an item is in one lane, or is taken; the ranks of a lane are the ranks of its flows;
-the tags of a flow's items that were never taken do not fall in order of arrival.
+Invariants: an item is in one lane or is taken; the ranks of a lane are the ranks of its flows; the
+tags of a flow's items that were never taken do not fall in order of arrival.
 """
 
 from bisect import bisect_left, insort
@@ -33,19 +33,18 @@ L = TypeVar("L", bound=Hashable)
 T = TypeVar("T")
 
 MAX_DEBTS = 1024
-"""Maximum flows without items that are remembered; the first to leave is forgotten first."""
+"""The maximum number of remembered flows without items. The first to leave is forgotten first."""
 
 CORRECTED_TOGETHER = 8
-"""A flow's items move once per eight waiting items that have ended, so that moves stay cheap."""
+"""The divisor of waiting items: corrections move a flow's items after this share has ended."""
 
 
 @dataclass(slots=True, eq=False)
 class Item(Generic[F, L, T]):
-    """An item of a flow with a number; numbers grow.
+    """An item of a flow. Later items have higher numbers.
 
-    `lane` is the lane in which the item waits, or waited last.
-
-    `was_taken`: the item was taken at least once.
+    `lane` is the lane in which the item waits or last waited. `was_taken` is true if the item was
+    taken at least once.
     """
 
     number: int
@@ -59,15 +58,12 @@ class Item(Generic[F, L, T]):
 
 
 Ranked = tuple[int, int, Item[F, L, T]]
-"""The order of an item: its tag, and then its number."""
+"""The order of an item: its tag, then its number."""
 
 
 @dataclass(slots=True)
 class _Flow(Generic[F, L, T]):
-    """One flow.
-
-    Its next item begins at `finish`, changed by `correction`, which is not applied yet.
-    """
+    """A flow. Its next item begins at `finish` plus `correction`, which is not applied yet."""
 
     finish: int
     num_items: int = 0
@@ -78,18 +74,18 @@ class _Flow(Generic[F, L, T]):
 
 
 class FairOrder(Generic[F, L, T]):
-    """The waiting items by lane and flow; taken items are only counted."""
+    """The waiting items by lane and flow, and the number of taken items."""
 
     __slots__ = ("_debts", "_flows", "_lanes", "clock", "num_flows")
 
     def __init__(self) -> None:
         self.clock = 0
         self.num_flows = 0
-        """Flows with waiting items."""
+        """The number of flows with waiting items."""
         self._flows: dict[F, _Flow[F, L, T]] = {}
         self._lanes: dict[L, list[Ranked[F, L, T]]] = {}
         self._debts: OrderedDict[F, int] = OrderedDict()
-        """The earliest tags of flows without items, if they are after the clock."""
+        """The earliest tags for flows that have no items, if the tags are later than the clock."""
 
     def __bool__(self) -> bool:
         """Return whether there are items, waiting or taken."""
@@ -97,17 +93,17 @@ class FairOrder(Generic[F, L, T]):
 
     @property
     def lanes(self) -> Iterable[L]:
-        """The lanes in which items wait."""
+        """The lanes with waiting items."""
         return self._lanes
 
     def __iter__(self) -> Iterator[T]:
-        """The waiting items, lane by lane."""
+        """Yield the waiting items, lane by lane."""
         return (item.of for ranks in self._lanes.values() for _, _, item in ranks)
 
     def add(self, item: Item[F, L, T], *, is_next: bool = False) -> None:
-        """Add an item, which waits.
+        """Add a waiting item.
 
-        `is_next`: the item goes before other items of its flow, as if it had been taken earlier.
+        If `is_next`, the item goes before all other items of its flow.
         """
         owner = self._flows.get(item.flow)
         if owner is None:
@@ -129,21 +125,21 @@ class FairOrder(Generic[F, L, T]):
 
         The caller advances the clock.
 
-        Several orders whose items compete can thus advance their clocks together.
+        Several orders with competing items can then advance their clocks together.
         """
         self._extract(item)
         item.is_waiting, item.was_taken = False, True
         return max(item.tag - self.clock, 0)
 
     def put_back(self, item: Item[F, L, T], lane: L) -> None:
-        """Let an item that was taken wait again, with its old tag."""
+        """Let a taken item wait again in `lane` with its old tag."""
         if item.is_waiting:
             raise ValueError(f"item {item.number} waits already")
         item.lane, item.is_waiting = lane, True
         self._insert(item, self._flows[item.flow])
 
     def move(self, item: Item[F, L, T], lane: L) -> None:
-        """Move a waiting item to another lane, with its old tag."""
+        """Move a waiting item to `lane` with its old tag."""
         flow = self._extract(item)
         item.lane = lane
         self._insert(item, flow)
@@ -151,7 +147,7 @@ class FairOrder(Generic[F, L, T]):
     def withdraw(self, item: Item[F, L, T]) -> None:
         """Remove a waiting item.
 
-        The next item of its flow may begin earlier, but overtakes no other item.
+        The next item of its flow may get an earlier tag, but overtakes no other item of the flow.
         """
         flow = self._extract(item)
         flow.num_items -= 1
@@ -160,7 +156,7 @@ class FairOrder(Generic[F, L, T]):
         self._forget_if_idle(item.flow)
 
     def end(self, item: Item[F, L, T], cost: int) -> None:
-        """Remove a taken item, which has cost `cost`."""
+        """Remove a taken item, whose real cost is `cost`."""
         if item.is_waiting:
             raise ValueError(f"item {item.number} waits")
         flow = self._flows[item.flow]
@@ -172,20 +168,20 @@ class FairOrder(Generic[F, L, T]):
         self._forget_if_idle(item.flow)
 
     def first(self, lane: L) -> Item[F, L, T] | None:
-        """Return the next item of a lane."""
+        """Return the next item of `lane`, or `None` if the lane is empty."""
         ranks = self._lanes.get(lane)
         return ranks[0][2] if ranks else None
 
     def num_before(self, lane: L, tag: int, number: int) -> int:
-        """Return the number of a lane's items before this tag and number."""
+        """Return the number of items in `lane` before the item with this tag and number."""
         return bisect_left(self._lanes.get(lane, ()), (tag, number))
 
     def num_in(self, lane: L) -> int:
-        """Return the number of waiting items in a lane."""
+        """Return the number of waiting items in `lane`."""
         return len(self._lanes.get(lane, ()))
 
     def of_flow(self, flow: F, lane: L, index: int) -> Item[F, L, T]:
-        """Return the waiting item at `index` among the items of a flow in one lane."""
+        """Return the waiting item of `flow` at the position `index` in `lane`."""
         return self._flows[flow].lanes[lane][index][2]
 
     # ---- inside
@@ -214,7 +210,7 @@ class FairOrder(Generic[F, L, T]):
         return flow
 
     def _correct(self, flow: _Flow[F, L, T]) -> None:
-        """Move the waiting items of the flow by its correction, except items taken earlier."""
+        """Apply the correction of `flow` to its waiting items, except previously taken items."""
         shift, flow.correction, flow.num_corrections = flow.correction, 0, 0
         if not shift:
             return

@@ -1,12 +1,12 @@
-"""Preemption: which `batch` requests give up their slots for which waiting requests.
+"""Preemption: chooses the `batch` requests that give up their slots for waiting requests.
 
-A batch request runs for at least `FIRST_RUN` seconds before it may be preempted, and twice as long
-after each preemption. So it moves only a few times and comes to its end. Of the requests that may
-be preempted, the one that may be preempted for longest is chosen. Its agent is asked to stop it,
-and it then waits to start again.
+A batch request runs for at least `FIRST_RUN` seconds before its first preemption, and twice as
+long after each preemption. So it is preempted only a few times and comes to its end. Among the
+requests that may be preempted, the request that could be preempted earliest is chosen. Its agent
+must stop it, and the request then waits to start again.
 
-Invariants: no request is asked twice in one run; for each model, at most as many are asked as
-requests wait.
+Invariants: a request is asked to stop at most once in a run; for each model, at most as many
+requests are asked as requests wait.
 """
 
 from collections import Counter, OrderedDict
@@ -19,28 +19,25 @@ from .eligibility import QueueKey
 from .request import Request
 
 FIRST_RUN = 1.0
-"""Minimum seconds that a batch request runs before its first preemption."""
+"""The minimum seconds that a batch request runs before its first preemption."""
 
 LONGEST_RUN = 60.0
-"""Maximum of these seconds, however often a request has been preempted."""
+"""The maximum of this time after several preemptions."""
 
 
 def least_run(num_preempted: int) -> float:
-    """Return the seconds that a request runs before its next preemption.
-
-    It was preempted `num_preempted` times.
-    """
+    """Return the seconds that a request must run, after `num_preempted` earlier preemptions."""
     return float(min(FIRST_RUN * 2 ** min(num_preempted, 16), LONGEST_RUN))
 
 
 class Preemption:
-    """Chooses the requests to preempt. Report requests to `waits`, `runs` and `stops`.
+    """Chooses the requests to preempt. The caller reports requests to `waits`, `runs` and `stops`.
 
-    `due` then returns the requests to preempt.
+    Call `due` at `next_deadline` to get the requests to preempt.
 
-    The `contest` of a request is its part in this, and `contested` are the queues. A request of a
-    higher class `waits` in a queue. A request of the class `batch` `runs` on an agent that starts
-    requests of these queues, or was `asked` to stop for one of them.
+    `Request.contest` is the role of a request here, and `Request.contested` are its queues. A
+    request of a higher class `waits` in a queue. A batch request `runs` on an agent that takes
+    requests of its queues, or was `asked` to stop.
     """
 
     __slots__ = ("_num_asked", "_num_waiting", "_times")
@@ -48,11 +45,11 @@ class Preemption:
     def __init__(self) -> None:
         self._num_waiting: Tally[QueueKey] = Tally()
         self._times: Groups[QueueKey, Request, float] = Groups()
-        """The times at which running requests may be asked, by the queues of their agents."""
+        """The times from which running requests may be preempted, by their agents' queues."""
         self._num_asked: Tally[QueueKey] = Tally()
 
     def may_help(self, key: QueueKey) -> bool:
-        """Return whether a running batch request may be preempted for a request of this queue."""
+        """Return whether a batch request may be preempted for a request in the queue `key`."""
         return self._times.size(key) > 0
 
     def waits(self, request: Request, key: QueueKey) -> None:
@@ -80,7 +77,7 @@ class Preemption:
                 (self._num_waiting if contest == "waits" else self._num_asked).add(key, -1)
 
     def next_deadline(self, is_free: Callable[[QueueKey], bool]) -> float | None:
-        """Return when to call `due`; `None` if there is nothing to wait for."""
+        """Return the time to call `due`, or `None` if no request may be preempted."""
         if not self._times:
             return None
         firsts = (self._times.first(key) for key in self._unmet(is_free))
@@ -94,7 +91,8 @@ class Preemption:
     ) -> list[Request]:
         """Return the requests to preempt now.
 
-        `is_free` says whether a slot is free for requests of a queue.
+        `is_free` returns whether a slot is free for requests of a queue. `can_leave` returns
+        whether a request can move.
         """
         asked: list[Request] = []
         for key in list(self._unmet(is_free)) if self._times else ():
@@ -130,14 +128,14 @@ class Preemption:
 
 
 MAX_MODELS = 1024
-"""Maximum models that are remembered, since clients choose the names."""
+"""The maximum number of remembered models, because clients choose the names."""
 
 
 class Foreground:
-    """The requests above the class `batch`: their number, and the last arrival for each model.
+    """The requests of classes above `batch`: their number and last arrival, for each model.
 
-    Report each request that `came` or `left`. The model `None` stands for requests without a model
-    name, which any agent takes.
+    The caller reports each request to `came` and `left`. The model `None` stands for requests
+    without a model name, which any agent may take.
     """
 
     __slots__ = ("_last", "_num", "_total")
@@ -151,7 +149,7 @@ class Foreground:
         return self._total
 
     def came(self, model: str | None, now: float) -> None:
-        """Add a request."""
+        """Count a new request."""
         self._count(model, 1)
         self._last[model] = now
         self._last.move_to_end(model)
@@ -159,11 +157,11 @@ class Foreground:
             self._last.popitem(last=False)
 
     def left(self, model: str | None) -> None:
-        """Remove a request that has ended."""
+        """Uncount a request that has ended."""
         self._count(model, -1)
 
     def renamed(self, model: str | None, name: str | None) -> None:
-        """Count a present request under `name` from now on."""
+        """Count a request of `model` under the name `name` from now on."""
         self._count(model, -1)
         self._count(name, 1)
 
@@ -172,7 +170,7 @@ class Foreground:
         self._num.add(model, sign)
 
     def view(self, model: str | None, now: float) -> ForegroundView:
-        """Return the requests that could go to an agent of `model`; all requests for `None`."""
+        """Return the requests that an agent of `model` could take; `None` means all requests."""
         if model is None:
             last = max(self._last.values(), default=None)
             return ForegroundView(self._total, _since(last, now))

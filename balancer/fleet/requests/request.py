@@ -1,19 +1,18 @@
-"""One request: its life, how it finds its agent, and the queue in which it waits.
+"""One request: its state, its agent, and the queue in which it waits.
 
-A request is queued, assigned, streaming, and then ended. Each state may last some time.
+A request is queued, assigned, streaming, and then ended.
 
-An agent may give a request back: it refuses to start the request, is lost, or is asked to stop.
-The request then returns to the queue. It keeps the record of the delivered part, so the next agent
-continues after that part and the client gets nothing twice. A request whose answer has begun moves
-only between agents of one fingerprint, or continues from text. A request that may be crashing its
-agents does not move.
+If an agent refuses to start a request, is lost, or is asked to stop, the request returns to the
+queue. The next agent continues after the delivered part, so the client receives nothing twice. A
+request whose answer has begun moves only between agents with one fingerprint, or continues from
+its text. A request that may be crashing its agents does not move.
 
-Time with an agent does not count as waiting: a request that comes back has the rest of its time in
-the queue. A preempted request may wait until its total time ends. Each agent gets the full time
-for its first token, and each report that the agent reads the prompt restarts that time.
+Time with an agent does not count as waiting, so a returned request has the rest of its time in the
+queue. A preempted request may wait until its total time ends. Each agent gets the full time for
+its first token, and each report of the prompt's progress restarts this time.
 
-Invariants: exactly one end, with one `Finish`; nothing is delivered after the end; the deadline of
-the whole request never moves.
+Invariants: a request ends once, with one `Finish`; nothing is delivered after the end; the
+deadline of the whole request never moves.
 """
 
 from collections.abc import Hashable
@@ -68,42 +67,42 @@ from .eligibility import Able, Alone, ByText, Engine, QueueKey, by_text_of, mode
 from .fair_order import Item
 
 MAX_AGENTS_LOST = 3
-"""Agents lost while running a request after which the request counts as the cause, and ends."""
+"""After this many lost agents, the request counts as the cause and ends."""
 
 MAX_LOST_EARLY = 2
-"""Agents lost before or just after they began to answer, after which the request ends."""
+"""The same number for agents that were lost before or just after they began to answer."""
 
 SUSPECT_SECONDS = 2.0
-"""A request is isolated if its agent disconnects this soon after getting it.
+"""A request is isolated if its agent disconnects within this many seconds after getting it.
 
-An engine may die within a second of getting the request; the balancer notices a little later. Of
-the requests whose answers have begun, at most the likeliest cause is isolated.
+A request may crash an engine within a second, and the balancer notices a little later. Of the
+requests whose answers have begun, only the likeliest cause is isolated.
 """
 
 ISOLATED_WAIT = 2.0
-"""Seconds that an isolated request waits for an agent without requests, such as a restarted engine.
+"""The seconds for which an isolated request waits for an agent without other requests.
 
-Then an agent is reserved for the request.
+An agent is then reserved for the request.
 """
 
 STREAMS_WAIT = 5.0
-"""Seconds that an isolated request waits for such an agent if its answer has begun.
+"""The same time for an isolated request whose answer has begun.
 
-Then it may run beside others: a stream must not stand until others have ended.
+The request may then run beside others, so that its stream does not stop for long.
 """
 
 MAX_LOST_ALONE = 2
-"""Agents lost in a row while they ran only one request after which that request ends."""
+"""A request ends after this many agents in a row were lost while they ran only this request."""
 
 
 @dataclass(slots=True)
 class Moves:
-    """A request's moves from agent to agent, and the reason of the last move.
+    """The moves of a request between agents, and the reason of the last move.
 
-    - `num_preempted` moves made room for other requests.
-    - `num_lost_alone` agents in a row were lost while they ran only this request.
-    - `num_lost_early` agents were lost before or just after they began to answer.
-    - `empties_at`: when an agent is reserved for the request, if it needs one without others.
+    - `num_preempted`: the moves that made room for other requests.
+    - `num_lost_alone`: the agents in a row that were lost while they ran only this request.
+    - `num_lost_early`: the agents that were lost before or just after they began to answer.
+    - `empties_at`: the time at which an agent is reserved for the request, if it is isolated.
     """
 
     num: int = 0
@@ -115,9 +114,9 @@ class Moves:
     empties_at: float = inf
 
     def agent_lost(self, *, is_alone: bool, is_early: bool = False) -> None:
-        """Count a lost agent. `is_alone`: the agent had no other request.
+        """Count a lost agent. `is_alone` is true if the agent ran no other request.
 
-        `is_early`: the agent disconnected before or just after it began to answer.
+        `is_early` is true if the agent was lost before or just after it began to answer.
         """
         self.num_lost += 1
         self.num_lost_early += is_early
@@ -131,7 +130,7 @@ class Moves:
 
     @property
     def suspicion(self) -> AgentLost | None:
-        """The error that ends the request if it may be crashing its agents; otherwise `None`."""
+        """The error that ends the request if the request may be crashing its agents, or `None`."""
         if self.num_lost_alone >= MAX_LOST_ALONE:
             return AgentLost(
                 f"{MAX_LOST_ALONE} agents in a row were lost while they ran only this "
@@ -150,7 +149,7 @@ class Moves:
         return None
 
     def stuck(self, agent: str, seconds: float) -> RequestError:
-        """Return the error of a begun answer that no agent could continue within `seconds`."""
+        """Return the error of a request whose answer no agent could continue within `seconds`."""
         cause = f"no agent with the same model could continue the answer within {seconds:g} s"
         if self.reason in ("drained", "given_back"):
             return ShuttingDown(f"the agent {agent} was drained during the answer, and {cause}")
@@ -164,10 +163,10 @@ _NO_RATES = Rates()
 
 @dataclass(slots=True)
 class Listener:
-    """A client that is told of waits longer than `after` seconds.
+    """A client that receives events about waits of more than `after` seconds.
 
-    `reading` is the progress of reading the prompt; `None` while the request has no agent. At
-    `deadline` the wait is checked again.
+    `reading` is the progress of the prompt, or `None` if the request has no agent. The wait is
+    checked at `deadline`.
     """
 
     request: "Request"
@@ -180,33 +179,44 @@ class Listener:
 
 
 class Request(Lifecycle, Dispatched):
-    """One request with its state. Queues, slots and lists hold these records.
+    """One request with its state. Queues, slots and lists contain these objects.
 
-    Its agent: `link` is the connection of the present agent, and `agent` the name of the present
-    or the last agent. `is_streaming`: this agent has sent a part of the answer. `is_leaving`: this
-    agent was asked to stop so that another agent can continue. `drops_rest`: further items of the
-    leaving agent are ignored. `fingerprint` belongs to the agent that began the answer, or to the
-    present agent. `BY_TEXT` stands for an answer from agents with several fingerprints, or from a
-    server without one. `served_as` is the model's name, with the adapter's. `claim` bounds the
-    items that the agent may send.
+    The agent of the request:
 
-    An agent that does not answer: `has_deserted` means that the request left an agent that had
-    answered other requests. `deserted` are the links of the agents that it left, until they report
-    that they have stopped. At `look_at` the balancer checks whether the present agent works, as
-    long as no item came from it. `progress_at` is when the agent last reported reading, or got the
-    request.
+    - `link`, `agent`: the present connection, and the name of the present or last agent.
+    - `is_streaming`: the present agent has sent a part of the answer.
+    - `is_leaving`: the agent was asked to stop so that another agent can continue.
+    - `drops_rest`: further items of the leaving agent are ignored.
+    - `fingerprint`: the fingerprint of the agent that began the answer, or of the present agent.
+      `BY_TEXT` stands for several fingerprints, or for a server without a fingerprint.
+    - `served_as`: the name of the model, including the adapter.
+    - `claim`: the limits on what the agent may send.
 
-    Which agents may take the request: a request that is `bound_to` an engine continues a begun
-    answer there. `able` are the needed abilities that not every agent has, or the continuation
-    from text. An `is_isolated` request may have crashed its agent and goes to an agent without
-    other requests. `cache_key` groups those requests of one caller that share a prefix.
+    Agents that do not answer:
 
-    Its place in dispatch: `arrival` is its number. It has a slot of the agent `slot`, or waits in
-    the queue `waits_for`. `fair_queue.py` explains `place` and `turn`. `held_for` is an agent that
-    has computed much of the prompt; the request waits for the agent for a limited time.
-    `waited_for` is the agent for which it had waited when it started. The request `may_be_dropped`
-    for other requests until it has had an agent. `preemption.py` explains `contest` and
-    `contested`. The `listener` is told of its wait, if the client wants that.
+    - `has_deserted`: the request left an agent that had answered other requests.
+    - `deserted`: the links of such agents, until they report that they have stopped.
+    - `look_at`: the time to check whether the present agent works, if it has sent nothing.
+    - `progress_at`: the time when the agent got the request or last reported progress.
+
+    Agents that may take the request:
+
+    - `bound_to`: the engine that must continue the begun answer.
+    - `able`: the uncommon abilities that the agent needs, or the continuation from text.
+    - `is_isolated`: the request may have crashed an agent, so it needs an agent without other
+      requests.
+    - `cache_key`: a number that requests of one caller with a common prefix share.
+
+    The place in dispatch:
+
+    - `arrival`: the request's number in order of arrival.
+    - `slot`, `waits_for`: the agent whose slot the request has, or the queue in which it waits.
+    - `place`, `turn`: explained in `fair_queue.py`.
+    - `held_for`: an agent with much of the prompt cached, for which the request waits for a while.
+    - `waited_for`: the agent for which the request waited before it started.
+    - `may_be_dropped`: a full queue may drop the request, because no agent has had it yet.
+    - `contest`, `contested`: explained in `preemption.py`.
+    - `listener`: the client, if it wants events about the wait.
     """
 
     __slots__ = (
@@ -283,7 +293,7 @@ class Request(Lifecycle, Dispatched):
         self.assigned_at = self.progress_at = now
         self.claim = Claim()
         self._slot_at: float | None = None
-        """The start of its time for the first token."""
+        """The time at which the time limit for the first token began."""
         self.look_at = inf
         self.has_deserted = False
         self.deserted: set[LinkId] = set()
@@ -315,18 +325,18 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def queue_key(self) -> QueueKey:
-        """The key of the queue in which the request waits, unless it is held for one agent."""
+        """The queue in which the request waits if it is not held for one agent."""
         key = self.bound_to or self.able or self.asked.model
         return Alone(model_of(key), key) if self.is_isolated else key
 
     @property
     def flow(self) -> Flow | None:
-        """The connection of a caller without a key; `None` for a caller with a key."""
+        """The connection of a caller without a key, or `None` if the caller has a key."""
         return self.caller.flow
 
     @property
     def chain(self) -> PrefixChain:
-        """The prefixes of the prompt, which find the agents that have them cached."""
+        """The prefixes of the prompt, which identify the agents that have them cached."""
         if self._chain is None:
             self._chain = chain_of(self.asked)
         return self._chain
@@ -352,10 +362,10 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def drops_rest(self) -> bool:
-        """Whether the request is leaving its agent, whose further tokens do not count.
+        """Whether the request is leaving its agent and ignores the agent's further tokens.
 
-        The tokens of a preempted request count if their ids are known: then any engine can
-        continue after them.
+        The further tokens of a preempted request count if their ids are known, because any engine
+        can then continue after them.
         """
         if self.leaving_for is None:
             return False
@@ -364,15 +374,12 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def has_streamed(self) -> bool:
-        """Whether a part of the answer was delivered: text or a call."""
+        """Whether the client has received text or a call."""
         return self._is_resumed or self._first_token_at is not None
 
     @property
     def continuation(self) -> Continuation | None:
-        """The continuation for an agent like the present one.
-
-        The value is `None` if the answer has not begun.
-        """
+        """The continuation for an agent like the present agent; `None` before the answer."""
         return self.continuation_for(self.fingerprint)
 
     def continuation_for(self, fingerprint: str | None) -> Continuation | None:
@@ -387,7 +394,7 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def engine(self) -> Engine | None:
-        """The engine whose agents can continue the answer, or `None`."""
+        """The engine that can continue the answer, or `None`."""
         if self.model is None or self.fingerprint is None or not self.delivered.is_whole:
             return None
         engine = Engine(self.model, self.fingerprint)
@@ -395,7 +402,7 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def by_text(self) -> ByText | None:
-        """The agents that can continue the answer from its text, or `None`."""
+        """The key of the agents that can continue the answer from its text, or `None`."""
         if self.model is None or self.fingerprint is None or not self.delivered.has_text:
             return None
         if not self.delivered.is_whole or not goes_on_anywhere(self.asked):
@@ -415,24 +422,22 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def deadline(self) -> float:
-        """The time of the next check: a deadline, a silent agent, or the end of a wait for one
-        agent.
-        """
+        """The time of the next check: a deadline, a silent agent, or the end of a wait."""
         look_at = inf if self.is_streaming else self.look_at
         later = min(self.held_until, self.moves.empties_at)
         return min(self._stage_deadline, self.expires_at, look_at, later)
 
     @property
     def charge(self) -> int:
-        """The tokens that were computed for the request, which count in the caller's share."""
+        """The computed tokens, which count in the caller's share."""
         return charge_of_usage(self.delivered.num_computed, self.num_tokens)
 
     def slot_seconds(self, now: float) -> float:
-        """Return the seconds for which the present agent has had the request."""
+        """Return the seconds since the present agent got the request."""
         return now - self.assigned_at
 
     def view(self, agent: AgentId | None, now: float) -> RequestView:
-        """Return the view of the request for operators; `agent` is the id of its agent."""
+        """Return the view of the request for operators. `agent` is the id of its agent."""
         return RequestView(
             id=self.id,
             state=self.state,
@@ -449,7 +454,8 @@ class Request(Lifecycle, Dispatched):
     def resume(self, delivered: Delivered, engine: Engine | None, age: float) -> None:
         """Resume a request that another run of the balancer accepted `age` seconds ago.
 
-        That run delivered a part of the answer of `engine`. The deadlines begin anew.
+        The other run had `delivered` a part of the answer of `engine`. All time limits begin
+        again.
         """
         self.accepted_at -= age
         self.delivered = delivered
@@ -474,7 +480,7 @@ class Request(Lifecycle, Dispatched):
         fingerprint: str | None = None,
         forwards: bool = False,
     ) -> None:
-        """Give the request to an agent that serves `model`, or `forwards` it to a server."""
+        """Give the request to an agent that serves `model`, or that `forwards` to a server."""
         self._require("queued")
         self.model = model or self.model
         self.served_as = _served_as(self.model, self.asked.model)
@@ -489,12 +495,12 @@ class Request(Lifecycle, Dispatched):
         self.link = link
 
     def fingerprint_known(self, fingerprint: str | None) -> None:
-        """Record the fingerprint of the agent's model, if none is known yet."""
+        """Record the fingerprint of the agent's model if the request has no fingerprint yet."""
         if self.fingerprint is None:
             self.fingerprint = fingerprint
 
     def came_back(self, now: float) -> None:
-        """Take the request back from its agent; it waits for another agent."""
+        """Return the request from its agent to the queue."""
         self._require("assigned", "streaming")
         self.link = self._slot_at = None
         self.look_at = inf
@@ -503,7 +509,7 @@ class Request(Lifecycle, Dispatched):
         self.join_queue(now)
 
     def desert(self, now: float) -> Moved:
-        """Take the request from an agent that never answered and was asked to stop.
+        """Take the request from an agent that did not answer and was asked to stop.
 
         The next agent has the rest of the time for the first token. Returns the record of the
         move.
@@ -517,24 +523,24 @@ class Request(Lifecycle, Dispatched):
         return moved
 
     def reads(self, now: float) -> None:
-        """Record that the agent reads the prompt, which restarts the time for the next token."""
+        """Record progress of the prompt, which restarts the time limit for the first token."""
         self.progress_at = self._slot_at = now
 
     def first_token_by(self) -> float:
-        """Return when the answer must have begun. The request must have an agent."""
+        """Return the time limit for the first token. The request must have an agent."""
         slot_at = self.assigned_at if self._slot_at is None else self._slot_at
         return slot_at + self._limits.first_token_timeout
 
     def moved(self, reason: MoveReason, now: float) -> Moved:
-        """Take the request from its agent for another agent. Returns the record of the move."""
+        """Take the request from its agent, for another agent. Returns the record of the move."""
         self.moves.moved(reason)
         self.came_back(now)
         return Moved(self.id, reason, self.origin)
 
     def gained(self, token: Token, now: float) -> float | FirstToken:
-        """Add text of the answer, for delivery. Returns the seconds since the previous text.
+        """Add text to the delivered part. Returns the seconds since the previous text.
 
-        For the first text of an answer, returns the measurement of its first token.
+        For the first text, the method returns the measurement of the first token.
         """
         if self.link is None or self.is_ended:
             raise self._no_agent()
@@ -548,9 +554,9 @@ class Request(Lifecycle, Dispatched):
         return gap
 
     def received(self, item: Reported, now: float) -> tuple[Decision, ...]:
-        """Take a report about the answer.
+        """Return the decisions that deliver a report about the answer.
 
-        Returns its delivery, unless the client has had the report.
+        Returns none if the client has received the report.
         """
         if self.link is None or self.is_ended:
             raise self._no_agent()
@@ -575,7 +581,7 @@ class Request(Lifecycle, Dispatched):
     # ---- the end
 
     def done(self, end: Ended, now: float) -> list[Decision]:
-        """End the request well, with the agent's last message."""
+        """End the request with the last message of its agent."""
         timings = self._timings(now, end.rates)
         usage = consistent(self.delivered.as_delivered(end.usage) if self.moves.num else end.usage)
         agent = self.agent or ""
@@ -588,7 +594,7 @@ class Request(Lifecycle, Dispatched):
         return [*self._last_notice(), Deliver(self.id, Failed(error)), self.refused(error, now)]
 
     def refused(self, error: RequestError, now: float) -> Finish:
-        """End the request with an error that its stream does not deliver."""
+        """End the request with an error that is not delivered to its stream."""
         return self._finish_early(error.code, now, error)
 
     def gone(self, now: float) -> Finish:
@@ -596,9 +602,9 @@ class Request(Lifecycle, Dispatched):
         return self._finish_early("client_gone", now)
 
     def overdue(self, now: float, lack: NotServed | None = None) -> RequestError | None:
-        """Return the error with which the request has to end at `now`, if a deadline has passed.
+        """Return the error that must end the request if a deadline has passed at `now`, or `None`.
 
-        `lack`: why no agent serves the request's model.
+        `lack` is the reason why no agent serves the model, if none does.
         """
         if now < min(self._stage_deadline, self.expires_at):
             return None
@@ -641,7 +647,7 @@ class Request(Lifecycle, Dispatched):
     def _finish_early(self, code: str, now: float, error: RequestError | None = None) -> Finish:
         """End the request without a last message of its agent.
 
-        The delivered tokens count as used.
+        The usage then counts the delivered tokens.
         """
         usage = self.delivered.usage(self.num_tokens)
         return self._finish(code, usage, self._timings(now, _NO_RATES), error)
@@ -703,10 +709,7 @@ D = TypeVar("D", bound=Dispatched, default=Request)
 
 
 def _cache_key(asked: GenerateRequest, account: Account) -> int | None:
-    """Return a number for a caller's cache key.
-
-    Equal names of two callers give different numbers.
-    """
+    """Return a number for the cache key, which differs between callers with equal keys."""
     name = asked.cache_key or asked.prompt_cache_key
     if not name:
         return None
@@ -714,7 +717,7 @@ def _cache_key(asked: GenerateRequest, account: Account) -> int | None:
 
 
 def _served_as(model: str | None, asked: str | None) -> str | None:
-    """Return the agent's model name: `asked` if it is an adapter of `model`, else `model`."""
+    """Return `asked` if it is an adapter of `model`, or else `model`."""
     is_adapted = model and asked and asked.startswith(adapted_name(model, ""))
     return asked if is_adapted else model
 

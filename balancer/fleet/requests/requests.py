@@ -1,7 +1,7 @@
-"""The lives of requests: which agent each request goes to, and which gets a freed slot.
+"""All requests of the fleet: each event of clients and agents is one method.
 
-Invariants: a request has not ended exactly when dispatch has it; its link is the link on which
-dispatch has it.
+Invariants: a request has not ended exactly while dispatch has it; its link is the link of its slot
+in dispatch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ from .request import ISOLATED_WAIT, STREAMS_WAIT, SUSPECT_SECONDS, Request
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
-"""Codes of deadlines that agents have missed."""
+"""The codes of errors that mean that an agent missed a deadline."""
 
 _CANNOT_RESUME = AgentLost(
     "the balancer was restarted during the answer, and no agent can continue it: the "
@@ -50,22 +50,22 @@ _CANNOT_RESUME = AgentLost(
 )
 
 PATIENCE = 8.0
-"""An agent may be silent for this many times its expected time to a first token."""
+"""An agent may be silent for this many times its expected time to the first token."""
 
 LEAST_PATIENCE = 5.0
-"""Seconds without a sign of an answer after which the balancer checks if the agent works."""
+"""The minimum seconds without a sign of life after which the balancer checks an agent."""
 
 MOST_DESERTED = 8
-"""Maximum agents that a request leaves because they do not answer."""
+"""The maximum number of agents that a request leaves because they do not answer."""
 
 Gain = tuple[Request, Token]
-"""A token that a request gained in a step."""
+"""A request, and a token of its answer."""
 
 
 class Requests:
-    """All requests. Each event's method returns decisions, to be carried out in order.
+    """All requests. Each event is a method, and returns decisions to carry out in order.
 
-    `tokens_kept` counts the tokens that were delivered to running requests; `num_moves` counts the
+    `tokens_kept` counts the tokens that were delivered to running requests. `num_moves` counts the
     moves of all requests.
     """
 
@@ -93,14 +93,14 @@ class Requests:
         self._needed = Needed()
 
     def next_deadline(self) -> float | None:
-        """Return when to call `due` for the next update of clients or the next preemption."""
+        """Return the time to call `due`, for the next event about waits or the next preemption."""
         return earliest(
             self.waiting_room.next_deadline(),
             self._preemption.next_deadline(self.dispatch.has_free_slot),
         )
 
     def demands(self) -> Iterator[tuple[str | None, int, float]]:
-        """Return each model that requests wait for, with their number and the first arrival."""
+        """Return each model with waiting requests, their number and the time of the first arrival."""
         demands: dict[str | None, tuple[int, float]] = {}
         for request in self.dispatch.waiting:
             model = model_of(request.waits_for)
@@ -121,8 +121,8 @@ class Requests:
     ) -> list[Decision]:
         """Accept a new request, or refuse it if the queue is full.
 
-        If its caller has few requests in a full queue, another caller's request is dropped
-        instead.
+        If the queue is full and the caller has few requests, a request of another caller is
+        dropped.
         """
         request = Request(id, asked, self._limits, now, caller=caller)
         self._look_at_need(request)
@@ -143,10 +143,7 @@ class Requests:
         return [*decisions, *self._start(assigned, now)]
 
     def resume(self, request: Request, now: float) -> list[Decision]:
-        """Resume a request that another run of the balancer accepted.
-
-        If no agent can continue the request, it ends.
-        """
+        """Resume a request of an earlier run. The request ends if no agent can continue it."""
         id = request.id
         self._bind_resumed(request)
         assigned = self.dispatch.resume(request)
@@ -159,7 +156,7 @@ class Requests:
         return [*moved, *self._start(assigned, now)]
 
     def _bind_resumed(self, request: Request) -> None:
-        """Decide which agents may take a resumed request."""
+        """Choose the agents that may take a resumed request."""
         by_text, engine = request.by_text, request.engine
         if not request.has_streamed:
             self._look_at_need(request)
@@ -182,10 +179,7 @@ class Requests:
         return [] if error is None else self.fail(request, error, now)
 
     def _deadline_refusal(self, request: Request) -> QueueFull | None:
-        """Return the error for a new request that would wait too long (deadline admission).
-
-        Returns `None` if it would not.
-        """
+        """Return the error for a new request whose expected wait is too long, or `None`."""
         deadline_ms = request.asked.deadline_ms
         seconds = self.waiting_room.sure_wait(request, least_ended(deadline_ms))
         key = request.queue_key
@@ -203,9 +197,9 @@ class Requests:
         )
 
     def renamed(self, names: Mapping[str, str], now: float) -> list[Decision]:
-        """Move the requests that wait for models with old names to the new names.
+        """Move waiting requests to the queues of the new names of their models.
 
-        The keys of `names` are the old names.
+        `names` has the new name for each old name.
         """
         renamed = self.dispatch.following(names)
         for request in renamed:
@@ -222,13 +216,13 @@ class Requests:
         return self._start(assigned, now)
 
     def close(self, request: Request, now: float) -> list[Decision]:
-        """End a request whose client has disconnected, and cancel it at its agent."""
+        """End a request whose client has disconnected, and cancel the request at its agent."""
         return [*self._cancel(request, now), *self._end(request, [request.gone(now)], now)]
 
     def cancel(self, requests: Iterable[Request], now: float) -> list[Decision]:
-        """End the waiting requests, and cancel the others at their agents.
+        """End the waiting requests, and cancel the running requests at their agents.
 
-        No slot becomes free during this call.
+        The agents free the slots later.
         """
         decisions: list[Decision] = []
         for request in requests:
@@ -243,9 +237,9 @@ class Requests:
     def gained(
         self, gains: Sequence[Gain], now: float
     ) -> tuple[DeliverTokens, Sequence[FirstToken], int]:
-        """Take the tokens of one step of an agent, and return their delivery.
+        """Deliver the tokens of one step of an agent.
 
-        Also returns the measurements of first tokens, and how many answers have begun.
+        Returns the delivery, the measurements of first tokens, and the number of begun answers.
         """
         tokens: list[tuple[RequestId, Token]] = []
         gaps: list[float] = []
@@ -279,7 +273,7 @@ class Requests:
         self.waiting_room.reads(request, Reading(num_read, item.prompt_tokens, cached, seconds))
 
     def received(self, request: Request, item: Reported, now: float) -> Iterable[Decision]:
-        """Take a piece of the answer, or a report about it."""
+        """Return the decisions for a text of the answer or a report about the answer."""
         if isinstance(item, PromptRead):
             cached = min(item.cached_tokens, item.prompt_tokens)
             self.dispatch.prompt_read(request, item.prompt_tokens, cached)
@@ -292,12 +286,12 @@ class Requests:
         return decisions
 
     def done(self, request: Request, end: Ended, now: float) -> list[Decision]:
-        """End a request whose agent has ended the answer."""
+        """End a request with the last message of its agent."""
         measured = self._measured(request, end, now)
         return self._end(request, request.done(end, now), now, measured)
 
     def _measured(self, request: Request, end: Ended, now: float) -> Measurement | None:
-        """Return the measurement of the agent's speed, if this agent made the whole answer."""
+        """Return the agent's measurement, or `None` if other agents made a part of the answer."""
         if request.link is None or request.moves.num or end.finish_reason == "cancelled":
             return None
         running = self.dispatch.num_running_on(request.link)
@@ -307,7 +301,7 @@ class Requests:
     def hand_back(self, request: Request, now: float) -> list[Decision]:
         """Return a request to the queue because its agent did not start it.
 
-        If its client has cancelled, the request ends.
+        If the client has cancelled the request, it ends.
         """
         if request.is_cancelling:
             return self.fail(request, Cancelled("cancelled before it started"), now)
@@ -317,9 +311,7 @@ class Requests:
         return self._start(self.dispatch.came_back(request), now)
 
     def give_back(self, request: Request, error: RequestError, now: float) -> list[Decision]:
-        """Move a request that its agent stops before the end; end it with `error` if it cannot
-        move.
-        """
+        """Move a request that its agent stops early, or end it with `error` if it cannot move."""
         if request.is_cancelling or not request.is_streaming:
             return self.hand_back(request, now)
         if not request.can_move:
@@ -327,7 +319,7 @@ class Requests:
         return self._move(request, "given_back", now)
 
     def lost_server(self, request: Request, error: RequestError, now: float) -> list[Decision]:
-        """Move a request whose agent lost its server; end it with `error` if it cannot move."""
+        """Move a request whose agent lost its server, or end it with `error` if it cannot move."""
         if request.is_cancelling:
             return self.fail(request, Cancelled("cancelled; its server was lost"), now)
         request.moves.agent_lost(is_alone=False)
@@ -338,9 +330,9 @@ class Requests:
         return self._move(request, "lost", now)
 
     def let_go(self, request: Request, now: float) -> list[Decision]:
-        """Move a request that its agent has stopped as asked.
+        """Move a request that its agent has stopped after the balancer asked for this.
 
-        If its client has cancelled, the request ends.
+        If the client has cancelled the request, it ends.
         """
         if request.is_cancelling:
             return self.fail(request, Cancelled("cancelled while it moved"), now)
@@ -362,9 +354,7 @@ class Requests:
         return [*decisions, *self._start(joined, now), *self._weigh(agent, now)]
 
     def agent_changed(self, agent: Agent, now: float) -> list[Decision]:
-        """Update an agent whose slots or model changed, or that starts or stops accepting
-        requests.
-        """
+        """Use an agent's new slots or model, or its new readiness to take requests."""
         decisions = self._look_at_needs(agent, now)
         offer = offer_of(agent, self.needs)
         for request in self.dispatch.running_on(agent.link):
@@ -375,15 +365,15 @@ class Requests:
         return [*decisions, *changed, *self._unbind(now), *self._weigh(agent, now)]
 
     def agent_suspended(self, agent: Agent) -> None:
-        """Give no more requests to an agent that will leave in a moment."""
+        """Give no more requests to an agent that is about to leave."""
         self.dispatch.agent_offers(agent.link, offer_of(agent, self.needs))
 
     def agent_rested(self, agent: Agent, now: float) -> list[Decision]:
-        """Try an agent again that was full."""
+        """Give requests again to an agent that was full."""
         return self._start(self.dispatch.agent_rested(agent.link), now)
 
     def measured(self, agent: Agent) -> None:
-        """Take an agent's statistics: the size of its cache, and its fetched prefixes."""
+        """Use the statistics of an agent: the size of its cache, and its prefix fetches."""
         if agent.statistics is not None and agent.statistics.fetches is not None:
             self.dispatch.router.fetched(agent.link, agent.statistics.fetches)
         has_cells = agent.model is None or agent.model.upstream is None
@@ -408,11 +398,11 @@ class Requests:
         hung_up: bool = False,
         has_crashed: bool = False,
     ) -> list[Decision]:
-        """Move the requests of a lost agent to the head of the queue; end those that cannot move.
+        """Move the requests of an agent that left to the head of the queue, or end them.
 
-        If the agent `hung_up` in good order, its requests are not suspected. Agents hang up when
-        the balancer was silent, and after a pause of the balancer all of them do. If the agent
-        `has_crashed`, each request that it got just before that may be the cause.
+        If the agent `hung_up` in good order, its requests are not suspected; agents hang up when
+        the balancer was silent. If the agent `has_crashed`, each request that it got just before
+        may be the cause.
         """
         decisions: list[Decision] = []
         ended = []
@@ -438,9 +428,9 @@ class Requests:
         return [*decisions, *left, *self._unbind(now), *self._weigh(agent, now)]
 
     def _isolated_for_long(self, request: Request, now: float) -> list[AssignSlot]:
-        """Reserve an agent for a request that has been isolated for a while.
+        """Reserve an agent for a request that has been isolated for too long.
 
-        If its answer has begun, end its isolation instead.
+        If the answer has begun, end the isolation of the request.
         """
         if request.has_streamed:
             request.moves.empties_at = inf
@@ -453,14 +443,14 @@ class Requests:
         return assigned
 
     def _isolate(self, request: Request, now: float) -> None:
-        """Let a request that may crash agents wait for an agent without other requests."""
+        """Isolate a request that may crash agents: it waits for an agent without other requests."""
         self.dispatch.isolate(request)
         request.moves.empties_at = now + (STREAMS_WAIT if request.has_streamed else ISOLATED_WAIT)
 
     # ---- what agents have shown
 
     def answered(self, agent: Agent, now: float, num: int = 1) -> list[Decision]:
-        """Record that an agent began `num` answers, and may thus have more requests at once."""
+        """Record that an agent began `num` answers, which may raise its limit of requests."""
         began = self._start(self.dispatch.began(agent.link), now)
         if agent.is_retired or not agent.breaker.answered(agent.slots, num):
             return began
@@ -468,7 +458,7 @@ class Requests:
         return [*began, *self._start(self._allow(agent), now), *self._weigh(agent, now)]
 
     def disappointed(self, agent: Agent, now: float) -> list[Decision]:
-        """Record that an agent did not answer a request, so it may have fewer requests at once."""
+        """Record that an agent did not answer a request, which lowers its limit of requests."""
         agent.breaker.failed(now)
         link = self._registry.link_of(agent.hello.agent_id)
         if link is None:
@@ -482,13 +472,13 @@ class Requests:
         return started
 
     def probed(self, agent: Agent, now: float) -> list[Decision]:
-        """Send a probe to an agent that did not answer, if a probe is due."""
+        """Send a probe to an agent with an open circuit, if a probe is due."""
         if agent.is_retired or not agent.breaker.probe(now):
             return []
         return self._start(self._allow(agent), now)
 
     def _weigh(self, agent: Agent, now: float) -> list[Decision]:
-        """Update which agents are needed, after an agent or its circuit breaker changed."""
+        """Find the needed agents again, after an agent or its circuit breaker changed."""
         is_here = self.dispatch.has_agent(agent.link) and agent.takes_work and agent.slots > 0
         model = agent.generates if is_here else None
         is_open = agent.breaker.is_open
@@ -505,11 +495,11 @@ class Requests:
         return self.dispatch.agent_allowed(agent.link, agent.breaker.allowed)
 
     def _look_at_agent(self, request: Request, now: float) -> list[Decision]:
-        """Move a silent request to another agent, if one is free.
+        """Move a silent request to another agent if an agent can start the request at once.
 
-        A silent request has got no item for a while. It moves if its agent has been silent for
-        longer than expected, or if half of the time for the first token is over. Enough time must
-        be left, and another agent must be able to start the request at once.
+        A request is silent if its agent has sent nothing for it. The request moves if the silence
+        is longer than expected or half of the time for the first token is over, and enough time is
+        left.
         """
         link = request.link
         if link is None or request.is_cancelling or request.is_leaving:
@@ -539,9 +529,7 @@ class Requests:
         return []
 
     def _desert(self, request: Request, agent: Agent, now: float) -> list[Decision]:
-        """Move a request from an agent that never answered it. No part of the answer was
-        delivered.
-        """
+        """Move a request from an agent that never answered the request."""
         stop = self._registry.message_to(agent.link, Cancel(id=request.id), now)
         request.has_deserted |= agent.breaker.has_answered
         self._registry.rests(agent, now)
@@ -555,11 +543,10 @@ class Requests:
     def due(
         self, due: Sequence[Request], now: float, why_not_served: WhyNotServed
     ) -> list[Decision]:
-        """End overdue requests, the waiting ones first, so that none of them starts.
+        """End overdue requests, waiting requests first, so that none of them starts.
 
-        Requests that waited long enough for one agent may take any agent. For requests that waited
-        long enough for an agent without other requests, an agent is reserved. `batch` requests are
-        preempted for waiting requests.
+        Also releases held requests, reserves agents for isolated requests, and preempts `batch`
+        requests.
         """
         decisions: list[Decision] = []
         for request in sorted(due, key=lambda e: e.link is not None):
@@ -583,7 +570,7 @@ class Requests:
     def _lack_of(self, request: Request, why_not_served: WhyNotServed) -> NotServed | None:
         """Return why no agent serves the model of a waiting request.
 
-        Returns `None` if the request waits for a slot.
+        Returns `None` if agents serve the model and the request waits for a slot.
         """
         if request.link is not None:
             return None
@@ -593,7 +580,7 @@ class Requests:
     def _preempt(self, now: float) -> list[Decision]:
         """Ask agents to stop `batch` requests whose slots other requests need.
 
-        The stopped requests resume later.
+        The stopped requests continue later.
         """
         decisions: list[Decision] = []
         asked = self._preemption.due(now, self.dispatch.has_free_slot, self._may_be_preempted)
@@ -609,9 +596,7 @@ class Requests:
     # ---- many at once
 
     def end(self, errors: Mapping[Request, RequestError], now: float) -> list[Decision]:
-        """End requests with their errors, the waiting ones first, so that none starts in a freed
-        slot.
-        """
+        """End requests with their errors, waiting requests first, so that none of them starts."""
         decisions: list[Decision] = []
         for request in sorted(errors, key=lambda e: e.link is not None):
             decisions += self._give_up(request, errors[request], now)
@@ -620,8 +605,8 @@ class Requests:
     def move_from(self, link: LinkId, error: RequestError, now: float) -> list[Decision]:
         """Ask an agent to stop its requests, so that other agents continue them.
 
-        Requests that cannot move end. A request moves when the agent has confirmed the stop, so
-        that it is never on two agents.
+        A request moves after the agent has confirmed the stop, so that it never runs on two
+        agents. Requests that cannot move end with `error`.
         """
         decisions: list[Decision] = []
         for request in self.dispatch.running_on(link):
@@ -637,7 +622,7 @@ class Requests:
     # ---- the steps of a request: it starts, leaves its agent, is stopped, ends
 
     def fail(self, request: Request, error: RequestError, now: float) -> list[Decision]:
-        """End a request with an error. Its agent knows of the end, or the request has no agent."""
+        """End a request with an error. Its agent, if any, knows that the request has ended."""
         return self._end(request, request.failed(error, now), now)
 
     def _start(self, assigned: Iterable[AssignSlot], now: float) -> list[Decision]:
@@ -686,7 +671,10 @@ class Requests:
     def _lend(
         self, request: Request, assign: AssignSlot, now: float
     ) -> tuple[list[Decision], PrefixSource | None]:
-        """Tell the lender of a prefix. Returns the source of the prefix, if there is a lender."""
+        """Return the message to the lender of a prefix, and the source for the borrower.
+
+        Both are empty if the agent fetches no prefix.
+        """
         fetching = assign.fetching
         if fetching is None or request.has_streamed or not self.tickets.are_there:
             return [], None  # who goes on with another agent's answer computes all of it
@@ -695,7 +683,7 @@ class Requests:
         return [self._registry.message_to(fetching.source, lend, now)], source
 
     def _hold(self, now: float) -> None:
-        """Set deadlines for the requests that began to wait for one agent."""
+        """Set the deadlines of requests that began to wait for one agent."""
         for hold in self.dispatch.take_holds():
             if hold.request.held_for is not None:
                 hold.request.held_until = now + hold.seconds
@@ -730,9 +718,9 @@ class Requests:
         return moved
 
     def _bind(self, request: Request, leaves: LinkId | None) -> None:
-        """Bind a request to agents that can continue its answer.
+        """Bind a request to the agents that can continue its answer.
 
-        These are agents like the agent that it `leaves`, or agents that continue from text.
+        These agents are like the agent that the request `leaves`, or continue from text.
         """
         engine = request.engine
         if engine is not None and self.dispatch.serves(engine, besides=leaves):
@@ -747,7 +735,7 @@ class Requests:
         self.dispatch.goes_on_by_text(request, by_text)
 
     def _unbind(self, now: float) -> list[Decision]:
-        """Release waiting requests from engines that no agent has; they continue from text."""
+        """Let waiting requests continue from their text if no agent has their engine."""
         bound = [each for each in self.dispatch.waiting if each.bound_to is not None]
         freed = []
         for request in sorted(bound):
@@ -782,7 +770,7 @@ class Requests:
         now: float,
         measured: Measurement | None = None,
     ) -> list[Decision]:
-        """End a request with the decisions `last`, and give its slot to the next request."""
+        """End a request with the decisions `last`, and give its slot to a waiting request."""
         self._forget(request)
         if request.link is not None:
             self._registry[request.link].used_at = now
@@ -803,10 +791,7 @@ class Requests:
         self._touch_agent(request)
 
     def _waits(self, request: Request) -> None:
-        """Record a waiting request.
-
-        Unless it is a `batch` request, others may be preempted for it.
-        """
+        """Record that a request waits. If it is no `batch` request, it may preempt others."""
         if request.kind == "batch":
             self._preemption.stops(request)
         else:
@@ -821,7 +806,7 @@ class Requests:
             self._preemption.runs(request, keys, at)
 
     def _came(self, request: Request, now: float) -> None:
-        """Add a request."""
+        """Record a new request."""
         self._lives.add(request)
         if request.kind != "batch":
             self.foreground.came(request.asked.model, now)
@@ -835,10 +820,7 @@ class Requests:
     # ---- what not every agent can do
 
     def _look_at_need(self, request: Request) -> None:
-        """Record the need of a new request, if not every agent can serve it.
-
-        Agents with the needed abilities then offer them.
-        """
+        """Record the uncommon needs of a new request, and let agents offer them."""
         if (able := self.needs.key_of(request.asked)) is not None:
             self._needs(request, able)
 
@@ -850,13 +832,13 @@ class Requests:
             self._offer_anew()
 
     def _offer_anew(self) -> None:
-        """Renew the offers of all agents, after the needs of requests changed."""
+        """Renew the offers of all agents, because the needs of requests have changed."""
         for agent in self._registry:
             if self.dispatch.has_agent(agent.link):
                 self.dispatch.agent_offers(agent.link, offer_of(agent, self.needs))
 
     def _look_at_needs(self, agent: Agent, now: float) -> list[Decision]:
-        """Keep requests, even waiting ones, from an agent that lacks an ability they need."""
+        """Make sure that `agent` gets no request that needs an ability which it lacks."""
         if agent.generates is None or not self.needs.seen(agent.abilities):
             return []
         narrowed = []
@@ -895,7 +877,7 @@ class Requests:
 
 
 def _for_agent(asked: GenerateRequest) -> GenerateRequest:
-    """Return the request without fields that only the queue and the routing use."""
+    """Return the request without the fields that only the queue and the routing use."""
     if asked.deadline_ms is None and asked.prompt_cache_key is None:
         return asked
     return replace(asked, deadline_ms=None, prompt_cache_key=None)
@@ -922,18 +904,18 @@ def offer_of(agent: Agent, needs: UncommonNeeds) -> Offer:
 
 
 def refuse(request: Request, error: RequestError, now: float) -> list[Decision]:
-    """Refuse a new request with `error`."""
+    """Return the decisions that refuse a new request with `error`."""
     return [Refuse(request.id, error), request.refused(error, now)]
 
 
 def _suspiciousness(request: Request) -> tuple[int, bool, float, int]:
-    """Order the requests that a lost agent had just got: the likeliest cause is the greatest."""
+    """Return the sort key of a lost agent's requests: the likeliest cause is the greatest."""
     num_lost, has_begun = request.moves.num_lost_early, request.is_streaming
     return num_lost, not has_begun, request.assigned_at, request.arrival
 
 
 def loss_of(request: Request) -> RequestError | None:
-    """Return the error that ends a request of a lost agent; `None` if the request can move."""
+    """Return the error that ends a request of a lost agent, or `None` if the request can move."""
     if request.is_cancelling:
         return Cancelled("cancelled; the agent was lost before it answered")
     if (suspicion := request.moves.suspicion) is not None:
@@ -944,9 +926,9 @@ def loss_of(request: Request) -> RequestError | None:
 
 
 def _router(limits: Limits) -> RoutingPolicy:
-    """Return the policy of `--routing`.
+    """Return the routing policy of `limits`.
 
-    A request may wait for one agent at most half of its time in the queue.
+    A request may wait for one agent for at most half of its time in the queue.
     """
     longest = min(LONGEST_WAIT, limits.buffered_request_timeout / 2)
     return policy_of(limits.routing)(longest)

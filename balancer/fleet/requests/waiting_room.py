@@ -1,18 +1,17 @@
-"""Estimates the wait of each request, and chooses the clients that are told of it.
+"""Estimates the wait of each request, and chooses the clients that receive events about waits.
 
-A request waits for an agent, and then for its first token while the agent reads its prompt.
-Clients are told of both waits in the same way, so that no proxy takes a live stream for dead.
+A request waits for an agent, and then for its first token while the agent computes the prompt.
+Clients receive events about both waits, so that proxies keep the connection open.
 
-The wait for a slot is estimated from the rate at which the agents of a model end requests, `slots
-/ slot time` a second: each end starts a waiting request. The wait for a model that no agent serves
-yet is the time until it is loaded, if known.
+The expected wait for a slot follows from the rate at which the agents of a model end requests:
+`slots / slot time` a second. If no agent serves the model yet, the expected wait is the time until
+the model is loaded, if known.
 
-Every request in the queue moves when one leaves it, so a message per change would be too many.
-Instead each listening client is checked once a second, and one pass checks at most `MAX_PER_PASS`
-clients. If more clients wait, each is told less often. While no client listens there is nothing to
-do.
+Every request in the queue moves when one leaves, so an event for each change would be too many.
+Each listening client is checked once a second, and one pass checks at most `MAX_PER_PASS` clients.
+If more clients wait, each gets events less often.
 
-Invariant: a client gets the same event again only after `REPEAT_AFTER`.
+Invariant: a client gets the same event again only after `REPEAT_AFTER` seconds.
 """
 
 from collections import OrderedDict
@@ -28,16 +27,16 @@ from .eligibility import QueueKey, model_of
 from .request import Listener, Request
 
 MAX_MODELS = 1024
-"""Maximum models that are remembered, since agents choose the names."""
+"""The maximum number of remembered models, because agents choose the names."""
 
 WEIGHT = 0.1
-"""The weight of the latest request in the average, once there were enough requests."""
+"""The minimum weight of a new request in the average."""
 
 
 class SlotTimes:
-    """The moving average of the time for which requests of each model keep their slots.
+    """The average time for which requests of each model keep their slots.
 
-    It predicts when the next slot of a full model becomes free. The key `None` stands for all
+    The average predicts when the next slot of a full model becomes free. `None` stands for all
     models together.
     """
 
@@ -50,16 +49,16 @@ class SlotTimes:
         return len(self._means)
 
     def ended(self, model: str | None, seconds: float) -> None:
-        """Add a request of `model` that had its slot for `seconds`."""
+        """Add a request of `model` that kept its slot for `seconds`."""
         for key in {None, model}:
             self._learn(key, seconds)
         while len(self._means) > MAX_MODELS:
             self._means.popitem(last=False)
 
     def mean(self, model: str | None) -> float | None:
-        """Return the mean seconds for which a request of `model` has its slot.
+        """Return the mean seconds for which requests of `model` keep their slots.
 
-        Returns `None` before a request has ended.
+        Returns `None` if no such request has ended.
         """
         known = self._means.get(model)
         return None if known is None else known[0]
@@ -76,31 +75,30 @@ class SlotTimes:
 
 
 CHECK_PAUSE = 1.0
-"""Seconds between two checks of one request."""
+"""The seconds between two checks of one request."""
 
 REPEAT_AFTER = 15.0
-"""Seconds after which a client gets the same event again, so that proxies see a live stream."""
+"""The seconds after which a client gets the same event again, so that proxies stay connected."""
 
 PASS_PAUSE = 0.1
 MAX_PER_PASS = 100
-"""Maximum clients of a pass, which takes about a millisecond, a hundredth of the loop's time."""
+"""The maximum number of clients in one pass, which takes about a millisecond."""
 
 
 READING_AFTER = 5.0
-"""Default seconds after which a client is told that its prompt is read."""
+"""The default seconds after which a client gets events about the progress of its prompt."""
 
 
 MAX_RETRY_AFTER = 60.0
-"""Maximum seconds after which a client that found the queue full is asked to try again."""
+"""The maximum seconds after which a client may try again after `queue_full`."""
 
 
 class WaitingRoom:
-    """The waiting clients.
+    """The clients that receive events about waits.
 
-    Places in the queue come from `dispatch`, which decides which request starts.
-
-    A request with a `listener` waits for an agent and then for its first token, once or several
-    times. Its client is told of the wait at most once a second, and only if the wait has changed.
+    `dispatch` decides which request starts, and provides the places in the queue. A request with a
+    `listener` waits for an agent and then for its first token, perhaps several times. Its client
+    gets an event at most once a second, and only if the wait has changed.
     """
 
     def __init__(self, dispatch: Dispatch) -> None:
@@ -112,20 +110,20 @@ class WaitingRoom:
     # ---- what happens to requests
 
     def admitted(self, request: Request, tell_after: float | None, now: float) -> None:
-        """Add a request, whose client is told of waits longer than `tell_after` seconds."""
+        """Add a request. Its client gets events about waits of more than `tell_after` seconds."""
         if tell_after is not None:
             request.listener = Listener(request, tell_after, deadline=now + tell_after)
             if request.slot is None:
                 self.waits(request, now)
 
     def waits(self, request: Request, now: float) -> None:
-        """Record that a request waits for an agent, for the first time or again."""
+        """Record that a request waits for an agent, even if it had an agent before."""
         if (listener := request.listener) is not None:
             listener.sent = listener.reading = None
             self._look_at(listener, max(now + listener.after, listener.sent_at + CHECK_PAUSE))
 
     def started(self, request: Request, now: float) -> None:
-        """Record that a request has an agent, which reads its prompt."""
+        """Record that a request has an agent, which computes its prompt."""
         if (listener := request.listener) is not None:
             listener.reading = Reading()
             least = READING_AFTER if listener.after else 0.0
@@ -133,29 +131,29 @@ class WaitingRoom:
             self._look_at(listener, max(now + least, due))
 
     def reads(self, request: Request, reading: Reading) -> None:
-        """Record how much of the prompt the agent has read."""
+        """Record the progress of a prompt."""
         if request.listener is not None and request.listener.reading is not None:
             request.listener.reading = reading
 
     def stops(self, request: Request) -> None:
-        """Remove a request whose answer has begun, or which has ended."""
+        """Remove a request whose answer has begun or that has ended."""
         if request.listener is not None:
             request.listener.deadline = inf
             self._due.disarm(request.listener)
 
     def freed_slot(self, model: str | None, seconds: float) -> None:
-        """Record that a request has ended that had its slot for `seconds`."""
+        """Record that a request of `model` has ended and kept its slot for `seconds`."""
         self._slot_times.ended(model, seconds)
 
     # ---- what clients hear
 
     def next_deadline(self) -> float | None:
-        """Return when to call `due`; `None` if no client waits."""
+        """Return the time to call `due`, or `None` if no client waits."""
         first = self._due.next()
         return None if first is None else max(first, self._rests_until)
 
     def due(self, now: float, why_not_served: WhyNotServed) -> list[Deliver]:
-        """Return the events for the clients that are due, for at most `MAX_PER_PASS` clients."""
+        """Return the events for at most `MAX_PER_PASS` clients whose time has come."""
         if now < self._rests_until:
             return []
         found: list[Deliver] = []
@@ -173,7 +171,7 @@ class WaitingRoom:
         self._due.arm(listener)
 
     def of(self, request: Request, why_not_served: WhyNotServed) -> Waiting:
-        """Return the expected wait of a request."""
+        """Return the expected wait of a request, as an event."""
         key = request.queue_key
         place = self._dispatch.place_of(request)
         if not self._dispatch.num_slots_for(key):
@@ -183,9 +181,9 @@ class WaitingRoom:
         return Waiting(place, "slot", _whole(None if pause is None else place * pause))
 
     def sure_wait(self, request: Request, num_ended: int) -> float | None:
-        """Return the seconds until a waiting request gets a slot.
+        """Return the expected seconds until a waiting request gets a slot.
 
-        Returns `None` before `num_ended` requests have ended.
+        Returns `None` if fewer than `num_ended` requests have ended.
         """
         key = request.queue_key
         pause = self._pause(key)

@@ -1,26 +1,25 @@
-"""Gives requests to agents: one method for each event of requests and agents.
+"""Assigns requests to agents: each event of requests and agents is one method.
 
-Requests wait for their model or for any model. `fair_queue` decides which request is next,
-`routing` which agent is best for it. A request that comes back from an agent keeps its place,
-before all later requests of its caller. A request that could start at once may be held instead,
-for an agent that has computed much of its prompt.
+A request waits for its model or for any model. `fair_queue` decides which request is next, and
+`routing` decides which agent is best for this request. A request that returns from an agent keeps
+its place before later requests of its caller. A request that could start at once may be held for
+an agent that has much of its prompt cached.
 
-A decision costs O(log agents + log waiting): free agents are ranked, per model and all together.
-So only the chosen agent is examined, and a few agents that have a prefix of the request.
+A decision costs O(log agents + log waiting), because free agents are sorted for each model. So
+only the chosen agent is examined, and a few agents that have a prefix of the request.
 
 Invariants:
 
-- An agent never has more requests than its reported slots or its allowance. If these are cut, it
-  gets no request until it is below them again.
-- No request waits while an agent that could serve it has a free slot. An exception are requests
-  that are held for one agent, which has computed much of their prompt; each is held once, for a
-  limited time. Another exception are isolated requests. They wait for an agent without other
-  requests, which gets none before the isolated answer begins. If an isolated request waits for
-  long, one agent is emptied for it.
-- Of one caller's requests of one class for the same model, none is assigned before an earlier one.
-  If a part was answered, a request waits for the engine that answered it: the model and its
-  fingerprint. While a request is held, later requests may start on other agents.
-- At most `max_buffered` new requests wait; requests that come back are never refused.
+- An agent never has more requests than its slots or its limit. If either falls, the agent gets no
+  request until it has fewer requests.
+- No request waits while an agent that could take it has a free slot. Two kinds are exceptions. A
+  held request waits for one agent, once and for a limited time. An isolated request waits for an
+  agent without other requests, and this agent gets none before the isolated answer begins. If an
+  isolated request waits for long, one agent is reserved for it.
+- Requests of one caller, class and model are assigned in order of arrival. A request whose answer
+  has begun waits for the engine that began it: the model and its fingerprint. While a request is
+  held, later requests may start on other agents.
+- At most `max_buffered` new requests wait. Requests that return are never refused.
 """
 
 from collections import OrderedDict
@@ -60,12 +59,12 @@ from .load_shedding import LoadShedding
 class AgentSlots(Generic[D]):
     """The slots of one agent.
 
-    `keys` are the queues that the agent serves; `turn` is greatest for the agent that got a
-    request last.
-
-    An agent that runs the request `isolated` gets no other request. `tried` are requests that were
-    isolated on the agent earlier. The requests in `held` wait for this agent only. An agent that
-    is `emptied_for` a request gets no other request until that request starts.
+    - `keys`: the queues from which the agent takes requests.
+    - `turn`: a number that is greatest for the agent that got a request last.
+    - `isolated`: a request that runs alone, so that the agent gets no other request.
+    - `tried`: the requests that ran isolated on this agent earlier.
+    - `held`: the requests that wait for this agent only.
+    - `emptied_for`: a request for which the agent is reserved until the request starts.
     """
 
     link: LinkId
@@ -81,7 +80,7 @@ class AgentSlots(Generic[D]):
 
     @property
     def has_free_slot(self) -> bool:
-        """Whether the agent would start another request."""
+        """Whether the agent can start another request."""
         offer = self.offer
         most = min(offer.slots, offer.allowed)
         is_open = not self.is_full and self.isolated not in self.running
@@ -91,21 +90,21 @@ class AgentSlots(Generic[D]):
 
     @property
     def is_apart(self) -> bool:
-        """Whether the agent runs only an isolated request."""
+        """Whether the agent runs an isolated request."""
         return self.running <= self.tried
 
     def serves(self, key: QueueKey) -> bool:
-        """Return whether the agent takes requests of this queue when it has a free slot."""
+        """Return whether the agent takes requests of the queue `key`."""
         return self.offer.is_able and agents_of(key) in self.keys
 
 
 class FleetSlots(Generic[D]):
     """The slots of all agents by link, in the order in which the agents joined.
 
-    A slot here is a reservation; an agent may still answer that it is full.
+    A slot here is a reservation, and the agent may still answer that it is full.
 
-    Invariants: `num_slots` and the totals for each model are sums over the connected agents; an
-    agent is ranked exactly when it has a free slot.
+    Invariants: `num_slots` and the totals by model are sums over the connected agents; an agent is
+    ranked exactly if it has a free slot.
     """
 
     __slots__ = ("_agents", "_num_turns", "_totals", "num_slots", "num_taken")
@@ -113,11 +112,11 @@ class FleetSlots(Generic[D]):
     def __init__(self) -> None:
         self._agents: dict[LinkId, AgentSlots[D]] = {}
         self._totals: Tally[QueueKey] = Tally()
-        """The number of slots, taken or free, of the available agents, by their queues."""
+        """The number of slots, taken or free, of available agents by queue."""
         self._num_turns = 0
         self.num_slots = 0
         self.num_taken = 0
-        """The number of slots that requests have."""
+        """The number of taken slots."""
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -133,21 +132,21 @@ class FleetSlots(Generic[D]):
 
     @property
     def served(self) -> Collection[QueueKey]:
-        """The keys of the queues that agents serve now."""
+        """The keys of the queues that an agent serves now."""
         return self._totals
 
     def num_for(self, key: QueueKey) -> int:
-        """Return the number of slots of the agents that take requests of this queue."""
+        """Return the number of slots of the agents that take requests of the queue `key`."""
         return self._totals[agents_of(key)]
 
     def add(self, link: LinkId) -> None:
-        """Add an agent, which offers no slots yet."""
+        """Add an agent without slots."""
         if link in self._agents:
             raise ValueError(f"link {link} has joined already")
         self._agents[link] = AgentSlots(link)
 
     def offers(self, agent: AgentSlots[D], offer: Offer) -> None:
-        """Replace the agent's offer."""
+        """Replace the offer of an agent."""
         self._count(agent, -1)
         agent.offer, agent.keys = offer, offer.keys
         self._count(agent, 1)
@@ -157,7 +156,7 @@ class FleetSlots(Generic[D]):
         self._count(self._agents.pop(link), -1)
 
     def take(self, agent: AgentSlots[D], request: D) -> None:
-        """Give a slot of the agent to a request."""
+        """Give a slot of `agent` to `request`."""
         self._num_turns += 1
         self.num_taken += 1
         request.slot = agent.link
@@ -165,7 +164,7 @@ class FleetSlots(Generic[D]):
         agent.turn = self._num_turns
 
     def free(self, agent: AgentSlots[D], request: D) -> None:
-        """Free the slot of the agent that the request has."""
+        """Free the slot of `agent` that `request` has."""
         self.num_taken -= 1
         request.slot = None
         agent.running.remove(request)
@@ -200,18 +199,18 @@ def _order(agent: AgentSlots[D]) -> tuple[int, int]:
 
 
 MENDED_TOGETHER = 8
-"""Maximum outdated ranks that are updated when a request leaves an agent."""
+"""The maximum number of outdated ranks that are computed when a request leaves an agent."""
 
 
 class Ranks(Generic[D]):
-    """The order in which agents with free slots get requests: cheapest first.
+    """The order in which agents with free slots get requests: the cheapest agent is first.
 
-    Of agents that cost the same, the one that waited longest is first.
+    Among agents with equal costs, the agent that waited longest is first.
 
-    A changed agent is ranked again only when the first agent of a queue is asked for, because one
-    frame may change an agent many times. A new measurement of a speed outdates all ranks. Outdated
-    ranks are updated a few at a time, oldest first, so that no request waits for thousands of
-    updates. In a busy fleet most agents change before their turn comes.
+    A frame may change an agent many times, so a changed agent is ranked only when the first agent
+    of a queue is needed. A new measurement of a speed makes all ranks outdated. Outdated ranks are
+    computed again a few at a time, oldest first, so that no request waits for thousands of
+    computations.
     """
 
     __slots__ = ("_changed", "_edition", "_editions", "_free", "_keys", "_router", "_slots")
@@ -220,18 +219,18 @@ class Ranks(Generic[D]):
         self._router = router
         self._slots = slots
         self._free: Groups[QueueKey, LinkId, tuple[float, int]] = Groups()
-        """Agents with free slots, by the queues that they serve."""
+        """The agents with free slots, by the queues from which they take requests."""
         self._keys: dict[LinkId, tuple[QueueKey, ...]] = {}
-        """The queues under which each of these agents is ranked."""
+        """The queues in which each agent is ranked."""
         self._edition = 0
-        """The number of times that all ranks were outdated."""
+        """The number of times that all ranks became outdated."""
         self._editions: OrderedDict[LinkId, int] = OrderedDict()
-        """The edition of each agent's rank; agents that changed longest ago come first."""
+        """The edition in which each agent was ranked, oldest first."""
         self._changed: dict[LinkId, AgentSlots[D]] = {}
-        """Agents that need a new rank."""
+        """The agents that must be ranked again."""
 
     def first(self, key: QueueKey) -> LinkId | None:
-        """Return the agent with a free slot that gets the next request of this queue."""
+        """Return the free agent that gets the next request of the queue `key`, or `None`."""
         if not isinstance(key, Alone):
             self._rank_changed()
             first = self._free.first(key)
@@ -241,7 +240,7 @@ class Ranks(Generic[D]):
         return None if found is None else found.link
 
     def update(self, agent: AgentSlots[D]) -> None:
-        """Rank the agent again, because its slots or its known speed have changed."""
+        """Rank the agent again later, because its slots or its speed have changed."""
         self._editions[agent.link] = self._edition
         self._editions.move_to_end(agent.link)
         self._changed[agent.link] = agent
@@ -274,7 +273,7 @@ class Ranks(Generic[D]):
         self._edition += 1
 
     def mend(self) -> None:
-        """Update some of the outdated ranks."""
+        """Compute some of the outdated ranks again."""
         for _ in range(MENDED_TOGETHER):
             link = next(iter(self._editions), None)
             if link is None or self._editions[link] == self._edition:
@@ -282,9 +281,9 @@ class Ranks(Generic[D]):
             self.update(self._slots[link])
 
     def load(self, agent: AgentSlots[D], key: QueueKey) -> Load | None:
-        """Return an agent's load for this queue.
+        """Return the load of an agent for requests of the queue `key`.
 
-        Returns `None` if it does not take requests of this queue, or is not worth waiting for.
+        Returns `None` if the agent does not take such requests, or no request should wait for it.
         """
         if not agent.serves(key) or not agent.offer.allowed:
             return None
@@ -310,14 +309,14 @@ class Ranks(Generic[D]):
 
 
 MOST_PASSED = 16
-"""Maximum consecutive requests that a free slot skips because other agents are best for them."""
+"""The maximum number of requests that a free slot skips because other agents suit them better."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignSlot(Generic[D]):
-    """Start the request on the agent, whose slot it takes.
+    """Start the request on the agent whose slot it now has.
 
-    With `fetching` the agent fetches a prefix first.
+    If `fetching` is given, the agent first fetches this prefix.
     """
 
     request: D
@@ -329,7 +328,7 @@ class AssignSlot(Generic[D]):
 class Hold(Generic[D]):
     """Let the request wait for one agent.
 
-    Call `release` after this many seconds, unless the request has started.
+    Call `release` after this many seconds unless the request has started.
     """
 
     request: D
@@ -339,9 +338,8 @@ class Hold(Generic[D]):
 class Dispatch(Generic[D]):
     """The queue and the slots of all agents.
 
-    Each event's method returns the assignments that became possible.
-
-    Set `now` to the time of the event before the call; the share of starved classes needs it.
+    Each event is a method that returns the assignments which became possible. Set `now` to the
+    time of the event before each call.
     """
 
     def __init__(self, max_buffered: int, router: RoutingPolicy | None = None) -> None:
@@ -352,9 +350,9 @@ class Dispatch(Generic[D]):
         self._slots: FleetSlots[D] = FleetSlots()
         self._ranks = Ranks(self.router, self._slots)
         self._holds: list[Hold[D]] = []
-        """The holds since the last `take_holds`."""
+        """The holds that began after the last call of `take_holds`."""
         self._opened: list[AgentSlots[D]] = []
-        """Agents that are no longer emptied, and may get requests again."""
+        """Agents that are no longer reserved and may get requests again."""
         self._num_arrived = 0
         self.now = 0.0
 
@@ -399,16 +397,17 @@ class Dispatch(Generic[D]):
         return len(self._slots[link].running)
 
     def stranded(self) -> list[D]:
-        """Return the waiting requests that no connected agent will be able to take."""
+        """Return the waiting requests that no connected agent can ever take."""
         return self._waiting.stranded(self._slots.served)
 
     def has_free_slot(self, key: QueueKey) -> bool:
-        """Return whether a new request in this queue would start at once."""
+        """Return whether a new request in the queue `key` would start at once."""
         return self._ranks.first(key) is not None
 
     def has_free_slot_besides(self, link: LinkId, key: QueueKey) -> bool:
-        """Return whether an agent other than `link` would start a new request in this queue at
-        once.
+        """Return whether an agent other than `link` would start a new request at once.
+
+        The request would wait in the queue `key`.
         """
         if self._ranks.first(key) != link:
             return self.has_free_slot(key)
@@ -421,26 +420,26 @@ class Dispatch(Generic[D]):
         return is_there
 
     def num_slots_for(self, key: QueueKey) -> int:
-        """Return the number of slots of the agents that take requests of this queue."""
+        """Return the number of slots of the agents that take requests of the queue `key`."""
         return self._slots.num_for(key)
 
     def place_of(self, request: D) -> int:
-        """Return the place of a waiting request in the queue; the first place is 1."""
+        """Return the place of a waiting request in its queue, beginning with 1."""
         return self._waiting.place(request, self._slots.served)
 
     def num_waiting_of(self, kind: PriorityClass) -> int:
-        """Return the number of requests of a priority class that have no slot."""
+        """Return the number of requests of the class `kind` without a slot."""
         return self._waiting.num_of(kind)
 
     @property
     def num_callers(self) -> int:
-        """The number of callers with waiting requests that no agent has had yet."""
+        """The number of callers with waiting requests that have never had an agent."""
         return self._load_shedding.num_callers
 
     # ---- requests
 
     def enqueue(self, request: D) -> list[AssignSlot[D]] | Refuse:
-        """Add a new request: assign it, let it wait, or refuse it if the queue is full.
+        """Add a new request. Returns its assignment, or a refusal if the queue is full.
 
         The list is empty if the request waits.
         """
@@ -453,9 +452,7 @@ class Dispatch(Generic[D]):
         return assigned
 
     def resume(self, request: D) -> list[AssignSlot[D]]:
-        """Add a request that was accepted earlier. Unlike in `enqueue`, a full queue does not
-        refuse it.
-        """
+        """Add a request of an earlier run, even if the queue is full."""
         if request.arrival:
             raise ValueError(f"request {request.id} is here already")
         self._num_arrived += 1
@@ -464,7 +461,7 @@ class Dispatch(Generic[D]):
         return self._place([request])
 
     def _refusal(self, request: D) -> QueueFull | None:
-        """Return the error for a new request that would make the queue too long, or `None`."""
+        """Return the error for a new request if the queue is too long, or `None`."""
         num_before = self.num_waiting - 1
         if num_before < self._max_buffered:
             return None  # its place is not asked for
@@ -472,7 +469,7 @@ class Dispatch(Generic[D]):
         return refusal_of(Wait(num_before=num_before, most=self._max_buffered, position=position))
 
     def makes_room_for(self, request: D) -> D | None:
-        """Return the request that a full queue drops for a new request, or `None`.
+        """Return the request that a full queue drops for the new request `request`, or `None`.
 
         End the returned request before `enqueue`.
         """
@@ -484,10 +481,10 @@ class Dispatch(Generic[D]):
     def ended(
         self, request: D, end: Measurement | None = None, *, charge: int | None = None
     ) -> list[AssignSlot[D]]:
-        """Remove a request that has ended, and give its slot to the next request.
+        """Remove a request that has ended, and give its slot to a waiting request.
 
-        `end` has the measurements of a request that ended well. `charge` is the cost of the
-        request to its caller's share, if known.
+        `end` is the measurement of a request without error. `charge` is the real cost of the
+        request for its caller's share, if known.
         """
         self._unhold(request)
         self._load_shedding.leaves(request)
@@ -505,45 +502,45 @@ class Dispatch(Generic[D]):
         self._ranks.update(self._slots[_slot_of(request)])
 
     def release(self, request: D) -> list[AssignSlot[D]]:
-        """Stop holding a request for one agent: any agent may take it now."""
+        """Let any agent take a request that was held for one agent."""
         return self._place([request]) if self._release(request) else []
 
     def came_back(self, request: D) -> list[AssignSlot[D]]:
-        """Return a request to the queue that its agent refused to start.
+        """Return a request to the queue because its agent refused to start it.
 
-        The agent counts as full until `agent_rested`, or until one of its requests ends.
+        The agent counts as full until `agent_rested` or until one of its requests ends.
         """
         self.agent_rests(self._leaves_slot(request).link)
         self._waits_again(request)
         return self._place([request])
 
     def gave_way(self, request: D) -> list[AssignSlot[D]]:
-        """Return a request to the queue after its agent stopped it as asked.
+        """Return a request to the queue after the balancer asked its agent to stop it.
 
-        The freed slot is given to the next request.
+        The free slot goes to a waiting request.
         """
         agent = self._leaves_slot(request)
         self._waits_again(request)
         return [*self._fill(agent), *self.retry([request])]
 
     def bind(self, request: D, engine: Engine) -> None:
-        """Bind a running request to `engine`: only agents with this engine can continue it."""
+        """Bind a running request to `engine`, because only this engine can continue the answer."""
         _slot_of(request)
         request.bound_to = engine
 
     def isolate(self, request: D) -> None:
-        """Let only an agent without other requests take this running request when it moves.
+        """Isolate a running request: after a move it runs on an agent without other requests.
 
-        Requests that were isolated on the agent earlier do not count as other requests.
+        Requests that were isolated on this agent earlier do not count as other requests.
         """
         _slot_of(request)
         request.is_isolated = True
 
     def empty_for(self, request: D) -> list[AssignSlot[D]]:
-        """Reserve an agent for a waiting isolated request: it gets no other until this one starts.
+        """Reserve an agent for a waiting isolated request; other requests do not start there.
 
-        At most one agent per model is reserved at a time: the agent with the fewest requests. If
-        the reserved agent no longer serves the model, another agent is chosen.
+        At most one agent for each model is reserved: the agent with the fewest requests. If the
+        reserved agent no longer serves the model, another agent is reserved.
         """
         serving = {each.link: each for each in self._slots if each.serves(request.queue_key)}
         if request.emptied not in serving:
@@ -556,7 +553,7 @@ class Dispatch(Generic[D]):
         return [*self._fill_opened(), *self.retry(self._let_go(agent.link))]
 
     def end_isolation(self, request: D) -> list[AssignSlot[D]]:
-        """Let a waiting isolated request start beside others."""
+        """Let a waiting isolated request start on an agent with other requests."""
         request.is_isolated = False
         self._waiting.changed(request, request.queue_key, self.now)
         return self._place([request])
@@ -580,7 +577,7 @@ class Dispatch(Generic[D]):
         return assigned
 
     def began(self, link: LinkId) -> list[AssignSlot[D]]:
-        """Note that an answer has begun on an agent, which ends the isolation of its request."""
+        """Record that an answer has begun on an agent. This ends the isolation of the request."""
         agent = self._slots[link]
         if agent.isolated is None or agent.isolated not in agent.running:
             return []
@@ -590,16 +587,17 @@ class Dispatch(Generic[D]):
         return self._fill(agent)
 
     def goes_on_by_text(self, request: D, by_text: ByText) -> None:
-        """Let only agents take the request that can continue the answer from its text.
+        """Let only agents that can continue the answer from its text take the request.
 
-        If the request waits, call `retry` next.
+        If the request waits, the caller must then call `retry`.
         """
         request.bound_to = None
         self.narrow(request, by_text)
 
     def serves(self, key: QueueKey, *, besides: LinkId | None = None) -> bool:
-        """Return whether an agent other than the leaving agent `besides` takes requests of this
-        queue.
+        """Return whether an agent other than `besides` takes requests of the queue `key`.
+
+        `besides` is about to leave.
         """
         num_slots = self._slots.num_for(key)
         if besides is not None and (agent := self._slots[besides]).serves(key):
@@ -607,11 +605,11 @@ class Dispatch(Generic[D]):
         return num_slots > 0
 
     def following(self, names: Container[str | None]) -> list[D]:
-        """Return the requests that wait for one of these model names, in order of arrival."""
+        """Return the requests that wait for one of the models `names`, in order of arrival."""
         return sorted(each for each in self._waiting if _follows(each, names))
 
     def renamed(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
-        """Move requests that `following` returned to the queue of their model's new name."""
+        """Move requests that `following` returned to the queues of their models' new names."""
         for request in requests:
             self._unhold(request)
             self._stop_emptying(request)
@@ -619,9 +617,9 @@ class Dispatch(Generic[D]):
         return self._place(requests)
 
     def narrow(self, request: D, able: Able | ByText) -> None:
-        """Let only agents with these abilities take the request.
+        """Let only agents with the abilities `able` take the request.
 
-        If the request waits, call `retry` next.
+        If the request waits, the caller must then call `retry`.
         """
         self._release(request)
         request.able = able
@@ -629,7 +627,7 @@ class Dispatch(Generic[D]):
             self._waiting.changed(request, request.queue_key, self.now)
 
     def retry(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
-        """Assign waiting requests among `requests` for which an agent is free."""
+        """Assign the waiting requests among `requests` that an agent can start now."""
         assigned = []
         for request in requests:
             if request.slot is None:
@@ -648,7 +646,7 @@ class Dispatch(Generic[D]):
         return self.agent_changed(link, offer)
 
     def agent_changed(self, link: LinkId, offer: Offer) -> list[AssignSlot[D]]:
-        """Replace an agent's offer. The agent keeps its running requests."""
+        """Replace the offer of an agent. The agent keeps its running requests."""
         agent = self._slots[link]
         is_same = offer.is_able and offer.keys == agent.keys
         self._slots.offers(agent, offer)
@@ -658,30 +656,30 @@ class Dispatch(Generic[D]):
         return [*self._fill(agent), *self.retry(released)]
 
     def agent_allowed(self, link: LinkId, num: int) -> list[AssignSlot[D]]:
-        """Limit how many requests the agent may have at once."""
+        """Limit the number of requests that the agent may have at once to `num`."""
         agent = self._slots[link]
         agent.offer = replace(agent.offer, allowed=num)
         released = [] if num else self._let_go(link)
         return [*self._fill(agent), *self.retry(released)]
 
     def agent_offers(self, link: LinkId, offer: Offer) -> None:
-        """Replace an agent's offer, and start nothing.
+        """Replace the offer of an agent without assigning requests.
 
-        The agent will leave in a moment, or only abilities changed that no waiting request needs.
-        Requests that are held for the agent keep waiting for it.
+        Use this method if the agent is about to leave, or if no waiting request needs the changed
+        abilities. Held requests keep waiting for the agent.
         """
         agent = self._slots[link]
         self._slots.offers(agent, offer)
         self._ranks.update(agent)
 
     def agent_rests(self, link: LinkId) -> None:
-        """Count an agent as full until `agent_rested`, or until one of its requests ends."""
+        """Count an agent as full until `agent_rested` or until one of its requests ends."""
         agent = self._slots[link]
         agent.is_full = True
         self._ranks.update(agent)
 
     def agent_rested(self, link: LinkId) -> list[AssignSlot[D]]:
-        """Try an agent again that counted as full."""
+        """Give requests again to an agent that counted as full."""
         agent = self._slots[link]
         agent.is_full = False
         return self._fill(agent)
@@ -707,10 +705,9 @@ class Dispatch(Generic[D]):
     # ---- a slot for a request
 
     def _place(self, requests: Iterable[D]) -> list[AssignSlot[D]]:
-        """Assign those of the waiting `requests` for which an agent is free, in this order.
+        """Assign those of the waiting `requests` that an agent can start, in this order.
 
-        All other waiting requests have no free agent (an invariant of `dispatch`), so no request
-        is overtaken.
+        No other waiting request has a free agent (an invariant), so no request is overtaken.
         """
         assigned = []
         for request in requests:
@@ -762,7 +759,7 @@ class Dispatch(Generic[D]):
     # ---- a request for a slot
 
     def _fill(self, agent: AgentSlots[D]) -> list[AssignSlot[D]]:
-        """Give the agent's free slots to waiting requests, in their order."""
+        """Give the free slots of an agent to waiting requests in their order."""
         assigned = []
         num_passed = 0
         self._ranks.update(agent)
@@ -785,7 +782,7 @@ class Dispatch(Generic[D]):
         return self._waiting.first(self._keys_of(agent), self.now)
 
     def _keys_of(self, agent: AgentSlots[D]) -> tuple[QueueKey, ...]:
-        """Return the keys of the queues whose requests the agent could start."""
+        """Return the queues whose requests the agent can start now."""
         if not agent.held:
             return agent.keys
         return (*agent.keys, *(Warm(name, agent.link) for name in agent.offer.names))
@@ -793,12 +790,12 @@ class Dispatch(Generic[D]):
     # ---- requests that are held, or have to wait again
 
     def take_holds(self) -> list[Hold[D]]:
-        """Return the requests that were held since the last call; some may have ended."""
+        """Return the holds since the last call. Some of their requests may have ended."""
         new, self._holds = self._holds, []
         return new
 
     def _hold(self, request: D, choice: Choice) -> None:
-        """Let the request wait for this agent only. A request is held at most once."""
+        """Let the request wait for the agent of `choice`. A request is held at most once."""
         request.was_held = True
         request.held_for = request.waited_for = choice.link
         self._slots[choice.link].held.add(request)
@@ -821,14 +818,14 @@ class Dispatch(Generic[D]):
         return True
 
     def _let_go(self, link: LinkId) -> list[D]:
-        """Stop holding requests for an agent, and return them in order of arrival."""
+        """Stop holding requests for an agent. Returns these requests in order of arrival."""
         held = sorted(self._slots[link].held)
         for request in held:
             self._release(request)
         return held
 
     def _leaves_slot(self, request: D, end: Measurement | None = None) -> AgentSlots[D]:
-        """Free the slot of a request. Its measurements may change the ranks of agents."""
+        """Free the slot of a request, and use its measurement `end` for the ranks of agents."""
         agent = self._slots[_slot_of(request)]
         self._slots.free(agent, request)
         if self.router.ended(request.id, end):
@@ -855,7 +852,7 @@ class Dispatch(Generic[D]):
 
 
 def _follows(request: Dispatched, names: Container[str | None]) -> bool:
-    """Return whether the request waits for a model in `names`, for any or for certain agents."""
+    """Return whether the request waits for a model in `names`, any model or certain agents."""
     is_for_some = isinstance(request.waits_for, Engine | Able | ByText)
     return not is_for_some and model_of(request.queue_key) in names
 
