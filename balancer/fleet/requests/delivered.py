@@ -144,12 +144,12 @@ class Delivered:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the client has received text or a call."""
+        """Whether the client has received a part of the answer or of the echoed prompt."""
         return self.has_answer or self.num_prompt_characters > 0
 
     @property
     def has_answer(self) -> bool:
-        """Whether the client has received anything after the prompt's progress."""
+        """Whether the client has received a part of the answer itself: tokens, text or a call."""
         return bool(self.num_tokens or self.num_characters or self.num_calls_started)
 
     def keep_text(self) -> None:
@@ -330,7 +330,7 @@ class Claim:
 
     @classmethod
     def of(cls, request: GenerateRequest, model: ModelInfo | None, delivered: Delivered) -> "Claim":
-        """Return the claim of an agent with `model` that begins `request` or continues `delivered`."""
+        """Return the claim of an agent that begins `request` or continues it after `delivered`."""
         context = 0 if model is None or request.n_discard is not None else model.context_size
         is_servers = model is not None and model.upstream is not None
         spare = SPARE_OF_SERVERS if is_servers else SPARE

@@ -374,7 +374,7 @@ class Request(Lifecycle, Dispatched):
 
     @property
     def has_streamed(self) -> bool:
-        """Whether the client has received text or a call."""
+        """Whether the client has received a part of the answer or of the echoed prompt."""
         return self._is_resumed or self._first_token_at is not None
 
     @property

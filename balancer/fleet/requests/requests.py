@@ -100,7 +100,7 @@ class Requests:
         )
 
     def demands(self) -> Iterator[tuple[str | None, int, float]]:
-        """Return each model with waiting requests, their number and the time of the first arrival."""
+        """Return each model with waiting requests, their number and their first arrival."""
         demands: dict[str | None, tuple[int, float]] = {}
         for request in self.dispatch.waiting:
             model = model_of(request.waits_for)
@@ -443,7 +443,7 @@ class Requests:
         return assigned
 
     def _isolate(self, request: Request, now: float) -> None:
-        """Isolate a request that may crash agents: it waits for an agent without other requests."""
+        """Let a request that may crash agents wait for an agent without other requests."""
         self.dispatch.isolate(request)
         request.moves.empties_at = now + (STREAMS_WAIT if request.has_streamed else ISOLATED_WAIT)
 

@@ -90,7 +90,7 @@ class AgentSlots(Generic[D]):
 
     @property
     def is_apart(self) -> bool:
-        """Whether the agent runs an isolated request."""
+        """Whether the agent runs no requests except requests that were isolated on it."""
         return self.running <= self.tried
 
     def serves(self, key: QueueKey) -> bool:
