@@ -40,7 +40,7 @@ RETRY_AFTER = 1.0
 """The seconds after which a refused caller may try again."""
 
 UNSEEN = 128 * 2**20
-"""The maximum bytes of the values of a body: those of a long text with emojis."""
+"""The maximum bytes of the values of a body, reached by a long text with emojis."""
 
 
 def footprint(request: object) -> int:

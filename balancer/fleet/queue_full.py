@@ -3,7 +3,7 @@
 A new request is refused if the queue is full, unless another request is dropped for it
 (`requests/dispatch/load_shedding.py`).
 
-It is also refused if its expected wait is too long or ends after its deadline.
+A new request is also refused if its expected wait is too long or ends after its deadline.
 """
 
 from dataclasses import dataclass

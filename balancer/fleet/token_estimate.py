@@ -41,7 +41,7 @@ LEAST = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """What a request may use of its caller's limits.
+    """The part of its caller's limits that a request may use.
 
     `num_prompt_tokens` and `num_answer_tokens` are upper estimates; without `max_tokens` the
     answer may be longer. If `num_requests` is 0, the reservation counts only as a running request.

@@ -315,7 +315,7 @@ async def delete_orphans(store: JobStore, blobs: Blobs, now: float) -> int:
     than `FORGOTTEN` are kept, because their rows may follow. If the store knows none of the files,
     nothing is deleted, because the files may belong to another store.
 
-    Names are listed before the store is asked, so blobs that appear meanwhile are not deleted.
+    Names are listed before the store is asked, so later blobs are not deleted.
     Raises `StoreAway` and `BlobsAway`.
     """
     before = now - FORGOTTEN

@@ -36,7 +36,7 @@ MAX_DEBTS = 1024
 """The maximum number of remembered flows without items. The first to leave is forgotten first."""
 
 CORRECTED_TOGETHER = 8
-"""The divisor of waiting items: corrections move a flow's items after this share has ended."""
+"""A flow's waiting items are moved after an eighth of their number have ended."""
 
 
 @dataclass(slots=True, eq=False)

@@ -88,7 +88,7 @@ An agent is then reserved for the request.
 STREAMS_WAIT = 5.0
 """The same time for an isolated request whose answer has begun.
 
-The request may then run beside others, so that its stream does not stop for long.
+After this time the request may share an agent, so that its stream does not stop for long.
 """
 
 MAX_LOST_ALONE = 2

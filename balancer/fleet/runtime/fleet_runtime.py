@@ -1,7 +1,7 @@
 """Connects the fleet's core to the event loop: passes events and times in, carries out decisions.
 
 Everything runs on one event loop. Only `drain`, `run`, `changes`, `read_log` and `read_fits` wait.
-So each event is handled completely before the next event.
+Each event is therefore handled completely before the next event.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ FIT_PATIENCE = 60.0
 """The seconds that a host has to choose its options. The host's own deadline is earlier."""
 
 FIT_TRIES = 3
-"""The maximum questions to a host about its options if connections are lost meanwhile."""
+"""The maximum number of times that a host is asked, because connections may be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,7 +161,7 @@ MAX_RETAINED = 10_000
 """The maximum number of retained requests."""
 
 RETRY_AFTER = 1.0
-"""Seconds after which a caller may try again if its request found no room."""
+"""The seconds after which a caller may try again if its request found no room."""
 
 DEFAULT_BYTES = 64 * 2**20
 DEFAULT_AGE = 3600.0
