@@ -4,7 +4,7 @@ A bad message closes the agent's connection. The agent may connect again after a
 with each bad message until the agent has sent none for `MEMORY` seconds. Operators see an issue
 during this time.
 
-Invariant: at most `MAX_REMEMBERED` agents are remembered; the oldest bad message is forgotten first.
+Invariant: at most `MAX_REMEMBERED` agents are remembered, the latest offenders.
 """
 
 from collections import OrderedDict

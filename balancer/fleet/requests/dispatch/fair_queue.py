@@ -1,23 +1,25 @@
 """The waiting requests, and the decision which request an agent gets next.
 
 The highest priority class goes first, except for starved classes. A class starves if it has waited
-for `STARVED_AFTER` seconds behind higher classes for one model. From then on it gets every
-`EVERY`th start of that model, until no higher class waits. Within a class, callers have equal
-shares of each model's slots, counted in tokens. The connections of a caller without a key share in
-the same way. Requests of one key, or of one connection, start in order of arrival.
+for `STARVED_AFTER` seconds behind higher classes for one model. A starved class gets every
+`EVERY`th start of this model until no higher class waits.
 
-A request is in the queue from `arrived` to `ended`, even while it runs. The request itself records
-its position: `waits_for` is the key of its queue, `place` its entry among its caller's requests,
-and `turn` the turn with which it last started. A request that comes back gets its old position,
-before later requests of its caller.
+Within a class, callers have equal shares of each model's slots, counted in tokens. The connections
+of a caller without a key have equal shares too. Requests of one key or of one connection start in
+order of arrival.
 
-The order has two levels. On the first, callers take turns; a caller has one turn for each of its
-requests. On the second, the connections of the caller decide which request gets the turn. The
-place of a request is therefore exact as long as no request arrives and no lower class gets its
-share.
+A request is in the queue from `arrived` to `ended`, even while it runs. The request has its own
+position: `waits_for` is the key of its queue, `place` is its entry among its caller's requests,
+and `turn` is the turn with which it last started. A request that returns from an agent keeps its
+old position, before later requests of its caller.
 
-Each model has its own clock, and so have the requests that take any model. A tag is compared by
-its distance from its clock, and the clocks of requests that compete for a slot advance together.
+The order has two levels. On the first level callers take turns, one turn for each of their
+requests. On the second level the connections of a caller decide which request gets the turn. So
+the place of a request is exact until another request arrives or a lower class gets its share.
+
+Each model has its own clock, and so have the requests for any model. Tags of different clocks are
+compared by their distance from their clock. The clocks of requests that compete for a slot advance
+together.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
@@ -40,19 +42,19 @@ from ..fair_order import FairOrder, Item, share_of
 from ..request import D
 
 STARVED_AFTER = 10.0
-"""Seconds that a class waits behind higher classes until it gets a share."""
+"""The seconds for which a class waits behind higher classes before it gets a share."""
 
 EVERY = 4
-"""A starved class gets one of this many starts."""
+"""A starved class gets one start of this many."""
 
 FALLING: tuple[PriorityClass, ...] = tuple(reversed(PRIORITY_CLASSES))
 
 
 @dataclass(slots=True)
 class _Hunger:
-    """A class that waits since `since`.
+    """A class that has waited since the time `since`.
 
-    `num_passed` counts the starts of higher classes since the class last had a start.
+    `num_passed` counts the starts of higher classes after the last start of this class.
     """
 
     since: float
@@ -68,19 +70,19 @@ class Turns:
         self._hungers: dict[tuple[PriorityClass, str | None], _Hunger] = {}
 
     def waits(self, kind: PriorityClass, pool: str | None, now: float) -> None:
-        """Record the first waiting request of this class in a pool."""
+        """Record that a first request of the class `kind` waits for the model `pool`."""
         self._hungers[kind, pool] = _Hunger(now)
 
     def empty(self, kind: PriorityClass, pool: str | None) -> None:
-        """Record that no request of this class waits for the model any more."""
+        """Record that no request of the class `kind` waits for the model `pool`."""
         del self._hungers[kind, pool]
 
     def next(
         self, kinds: Sequence[PriorityClass], pools: Collection[str | None], now: float
     ) -> PriorityClass:
-        """Return the class that has the next turn.
+        """Return the class with the next turn.
 
-        `kinds` are the classes that wait, highest first, at least one.
+        `kinds` are the classes with waiting requests, highest first. There must be at least one.
         """
         for kind in reversed(kinds[1:]):
             hungers = self._of(kind, pools)
@@ -95,7 +97,7 @@ class Turns:
         pools: Collection[str | None],
         now: float,
     ) -> None:
-        """Record a start of `kind` while requests of `others` wait for the same agents."""
+        """Record that a request of `kind` started while classes `others` waited for its agents."""
         is_first = all(
             PRIORITY_CLASSES.index(other) < PRIORITY_CLASSES.index(kind) for other in others
         )
@@ -111,7 +113,7 @@ class Turns:
         return [hunger for hunger in found if hunger is not None]
 
     def check_integrity(self, waiting: Collection[tuple[PriorityClass, str | None]]) -> None:
-        """Raise `RuntimeError` if other classes wait than these; for tests."""
+        """Raise `RuntimeError` if the recorded classes are not `waiting`; tests call this method."""
         if self._hungers.keys() != set(waiting):
             raise RuntimeError(f"{self._hungers.keys()} are said to wait, and {waiting} do")
 
@@ -125,12 +127,12 @@ def _is_due(hunger: _Hunger, now: float) -> bool:
 
 
 Pool = tuple[PriorityClass, str | None]
-"""A priority class, and the model that its requests wait for; `None` stands for any model."""
+"""A priority class and a model. `None` stands for requests that take any model."""
 
 
 @dataclass(slots=True)
 class _Shares(Generic[D]):
-    """One pool: the turns of its callers, and each caller's requests in their order."""
+    """The turns of callers in one pool, and the requests of each caller in their order."""
 
     turns: FairOrder[Account, QueueKey, None] = field(default_factory=FairOrder)
     callers: dict[Account, FairOrder[Hashable, QueueKey, D]] = field(default_factory=dict)
@@ -138,7 +140,7 @@ class _Shares(Generic[D]):
 
 
 class FairQueue(Generic[D]):
-    """The fair queue. It does not know agents; every change costs O(log n)."""
+    """The fair queue, which knows no agents. Every change costs O(log n)."""
 
     def __init__(self) -> None:
         self._pools: dict[Pool, _Shares[D]] = {}
@@ -147,7 +149,7 @@ class FairQueue(Generic[D]):
         self._engines: dict[str, set[Engine]] = {}
         """The engines for which requests wait, by model."""
         self.alone: set[Alone] = set()
-        """The agents for which requests wait that need an agent without other requests."""
+        """The agents for which isolated requests wait."""
         self._num_waiting: dict[PriorityClass, int] = dict.fromkeys(FALLING, 0)
         self._num = 0
         self._turns = Turns()
@@ -164,12 +166,12 @@ class FairQueue(Generic[D]):
     # ---- requests come and go
 
     def arrived(self, request: D, now: float) -> None:
-        """Add a new request, which waits."""
+        """Add a new request."""
         request.waits_for = request.queue_key
         self._waits(request, self._add(request), now)
 
     def started(self, request: D, keys: Collection[QueueKey], now: float) -> None:
-        """Record that a waiting request gets a slot of an agent that serves the queues `keys`."""
+        """Record that a waiting request got a slot of an agent that serves the queues `keys`."""
         kind, account = request.kind, request.account
         shares, place = self._leaves(request), request.place
         turn = request.turn = shares.turns.of_flow(account, request.waits_for, 0)
@@ -182,9 +184,7 @@ class FairQueue(Generic[D]):
     def _take(
         self, turn: Item[Account, QueueKey, None], shares: _Shares[D], pools: Iterable[Pool]
     ) -> None:
-        """Take a turn, and advance the clocks of all pools that competed for it
-        (`FairOrder.take`).
-        """
+        """Take a turn, and advance the clocks of all pools that competed for the turn."""
         lag = shares.turns.extract(turn)
         known = {id(each): each for pool in pools if (each := self._pools.get(pool)) is not None}
         orders = [each.turns for each in ({id(shares): shares} | known).values()]
@@ -193,7 +193,7 @@ class FairQueue(Generic[D]):
             order.clock += lag
 
     def came_back(self, request: D, key: QueueKey, now: float) -> None:
-        """Let a request that ran wait again, for the same queue or an engine of the same model."""
+        """Let a request that ran wait again, in its old queue or for an engine of its model."""
         if request.turn is None:
             raise ValueError(f"request {request.id} waits already")
         if model_of(key) != model_of(request.waits_for):
@@ -209,7 +209,7 @@ class FairQueue(Generic[D]):
         self._waits(request, shares, now)
 
     def changed(self, request: D, key: QueueKey, now: float) -> None:
-        """Move a waiting request to another queue of the same model; it keeps its tags."""
+        """Move a waiting request to another queue of the same model, with its old tags."""
         shares = self._pools[_pool(request)]
         turn = self._turn_of(request, shares)
         self._leaves(request)
@@ -219,7 +219,7 @@ class FairQueue(Generic[D]):
         self._waits(request, shares, now)
 
     def ended(self, request: D, charge: int) -> None:
-        """Remove an ended request, which costs `charge`; a request that still waited is free."""
+        """Remove a request that has ended and costs `charge`. A waiting request costs nothing."""
         if request.turn is None:
             self._leaves(request)
         self._forget(request, charge)
@@ -245,9 +245,9 @@ class FairQueue(Generic[D]):
         return min(heads)[2]
 
     def place(self, request: D, served: Collection[QueueKey]) -> int:
-        """Return the request's place (from 1) among the requests that the same agents could start.
+        """Return the place of the request, from 1, among requests that the same agents can start.
 
-        For a request that takes any model, these are the requests of all queues in `served`.
+        A request for any model competes with the requests of all queues in `served`.
         """
         kind, key = request.kind, request.waits_for
         shares = self._pools[_pool(request)]
@@ -262,9 +262,9 @@ class FairQueue(Generic[D]):
     # ---- which waits for what
 
     def stranded(self, served: Collection[QueueKey]) -> list[D]:
-        """Return the requests of queues that are not in `served`, in order of arrival.
+        """Return the requests in queues that are not in `served`, in order of arrival.
 
-        A request that is held for one agent is not stranded, because that agent serves the
+        A request that is held for one agent is not among them, because this agent can start the
         request.
         """
         queues = {key for key in self._num_in_queue if not isinstance(key, Warm)}
@@ -361,7 +361,7 @@ class FairQueue(Generic[D]):
         return (turn.tag - shares.turns.clock, turn.number, place.of)
 
     def _turn_of(self, request: D, shares: _Shares[D]) -> Item[Account, QueueKey, None]:
-        """Return the turn that a waiting request would get."""
+        """Return the turn with which a waiting request would start."""
         place, key, account = _known(request.place), request.waits_for, request.account
         index = shares.callers[account].num_before(key, place.tag, place.number)
         return shares.turns.of_flow(account, key, index)

@@ -1,10 +1,10 @@
-"""Load shedding: which request a full queue drops for a new request.
+"""Load shedding: chooses the request that a full queue drops for a new request.
 
-A full queue drops the newest request of the caller that has most requests waiting, if that caller
-would still have more than the caller of the new request. The connections of a caller without a key
-are treated in the same way. So no caller can fill the queue for others, and a caller with few
-requests is not refused because others send many. Of one caller, requests of a lower priority class
-are dropped first.
+A full queue drops the newest request of the caller with most waiting requests, if this caller then
+still has more than the new request's caller. The same rule applies to the connections of a caller
+without a key. So a caller with few requests is not refused because other callers send many.
+
+Among the requests of one caller, those of a lower priority class are dropped first.
 """
 
 from collections.abc import Hashable, Iterable
@@ -28,7 +28,7 @@ class _Caller(Generic[D]):
     def newest(
         self, connection: Hashable, kinds: tuple[PriorityClass, ...] = PRIORITY_CLASSES
     ) -> D | None:
-        """Return a connection's newest request in the lowest of these classes that has any."""
+        """Return a connection's newest request in its lowest class among `kinds`, or `None`."""
         for kind in kinds:
             if waiting := self.waiting.get((connection, kind)):
                 return next(reversed(waiting))
@@ -36,9 +36,9 @@ class _Caller(Generic[D]):
 
 
 class LoadShedding(Generic[D]):
-    """Chooses the request to drop for a new request: of the caller with most in the queue.
+    """Chooses the request to drop for a new request, from the caller with most waiting requests.
 
-    Only requests that never had an agent are dropped.
+    Only requests that have never had an agent are dropped.
     """
 
     __slots__ = ("_callers", "_sizes")
@@ -53,7 +53,7 @@ class LoadShedding(Generic[D]):
         return len(self._callers)
 
     def waits(self, request: D) -> None:
-        """Add a new request, which waits."""
+        """Add a new waiting request."""
         account, connection = request.account, request.flow
         caller = self._callers.get(account)
         if caller is None:
@@ -64,7 +64,7 @@ class LoadShedding(Generic[D]):
         request.may_be_dropped = True
 
     def leaves(self, request: D) -> None:
-        """Remove a request, if it waits."""
+        """Remove a request if it is in this collection."""
         if not request.may_be_dropped:
             return
         request.may_be_dropped = False
@@ -79,10 +79,7 @@ class LoadShedding(Generic[D]):
             del self._callers[account]
 
     def yields_to(self, newcomer: D) -> D | None:
-        """Return the request to drop for `newcomer`.
-
-        Returns `None` if `newcomer` itself has to be refused.
-        """
+        """Return the request to drop for `newcomer`, or `None` if `newcomer` must be refused."""
         account, connection, kind = newcomer.account, newcomer.flow, newcomer.kind
         own = self._callers.get(account)
         if own is not None:
