@@ -46,7 +46,7 @@ class Endings:
         return self._unwritten
 
     def choose(self, criteria: EndingFilter) -> list[EndedRequest]:
-        """Return the first `limit` requests that match `criteria`, sorted as `criteria` says."""
+        """Return the first `limit` requests that match `criteria`, in order."""
         found: list[EndedRequest] = []
         for each in reversed(self._kept):  # as they ended, so that few have to be looked at
             if len(found) >= criteria.limit and each.ended_at < found[-1].ended_at:

@@ -113,7 +113,7 @@ class Turns:
         return [hunger for hunger in found if hunger is not None]
 
     def check_integrity(self, waiting: Collection[tuple[PriorityClass, str | None]]) -> None:
-        """Raise `RuntimeError` if the recorded classes are not `waiting`; tests call this method."""
+        """Raise `RuntimeError` if other classes than `waiting` are recorded; tests call this."""
         if self._hungers.keys() != set(waiting):
             raise RuntimeError(f"{self._hungers.keys()} are said to wait, and {waiting} do")
 
