@@ -65,8 +65,9 @@ ROLES: Mapping[Needs, frozenset[Role]] = {
 """Operators and admins may call models, to try their changes."""
 
 Table = Mapping[tuple[str, str], Needs]
-"""Permissions by method and path, the path without patterns. `HEAD` is as `GET`. See
-`api.route`.
+"""The permission for each method and path, without patterns in the path.
+
+`HEAD` needs the same permission as `GET`. See `api.route`.
 """
 
 

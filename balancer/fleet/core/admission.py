@@ -73,8 +73,9 @@ class Admission:
         self.memory: Shares[Account] = Shares(state.limits.request_memory)
         """The bytes of the requests and queries that were accepted and have not ended."""
         self._grants: dict[RequestId, Grant] = {}
-        """The grants of these requests, by id, so that each is given back even after an internal
-        error.
+        """The grants of these requests by id.
+
+        Each grant is given back even after an internal error.
         """
 
     @property
@@ -232,8 +233,9 @@ class Admission:
         return refusal or models.failed(request.model, now)
 
     def _with_senses(self, request: GenerateRequest) -> GenerateRequest:
-        """Return a request with media but no model as a request for a model that accepts its
-        media.
+        """Add a model to a request that has media and no model name.
+
+        The model accepts the media. Returns other requests unchanged.
         """
         if request.model is not None or not (senses := request.senses):
             return request

@@ -274,9 +274,7 @@ class Fleet:
                 return decisions
 
     def cancel(self, ids: Iterable[RequestId], now: float) -> list[Decision]:
-        """Cancel requests and queries together, so that none of them starts in the slot of
-        another.
-        """
+        """Cancel requests and queries together, so that none starts in a freed slot."""
         decisions = self._due(now)
         found = [self.state.lives.get(id) for id in dict.fromkeys(ids)]
         requests = [each for each in found if isinstance(each, Request)]
@@ -355,8 +353,9 @@ class Fleet:
     def forgotten(
         self, requests: Iterable[RequestId], queries: Iterable[RequestId]
     ) -> list[Decision]:
-        """After an internal error, end requests and queries that are unknown but whose clients
-        wait.
+        """End requests and queries that an internal error made unknown to the core.
+
+        `requests` and `queries` have clients that still wait.
         """
         error = InternalError(
             "an internal error of the balancer ended this request; the balancer's log has the "

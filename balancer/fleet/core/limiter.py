@@ -298,8 +298,10 @@ class Limiter:
         return sum(map(len, self._accounts))
 
     def limits_of(self, caller: Caller) -> CallerLimits:
-        """Return the caller's limits, or the defaults if its key has none: this balancer's share of
-        them."""
+        """Return this balancer's share of the caller's limits.
+
+        If the caller's key has no limits, the default limits apply.
+        """
         defaults = self._anonymous if caller.is_anonymous else self._keys
         return share_of(joined(caller.limits, defaults), self.num_balancers)
 

@@ -65,8 +65,9 @@ class Cordons:
             self.keep(cordon.first, cordon)
 
     def meet(self, deadlines: Mapping[AgentId, float | None]) -> None:
-        """Set the deadlines of cordons, by the first ids of their agents; other cordons keep
-        theirs.
+        """Set the `deadlines` of cordons by the first ids of their agents.
+
+        All other cordons keep their deadlines.
         """
         for id, cordon in self._cordons.items():
             if cordon.first in deadlines:
