@@ -215,12 +215,12 @@ class AgentSettings(LoadOptions, DaemonSettings):
     )
     upstream_name: Annotated[
         Annotated[str, Field(min_length=1, max_length=MAX_MODEL_NAME)] | None,
-        Shown("NAME", "the server's name"),
+        Shown("NAME", "the model's name on the server"),
     ] = Field(
         default=None,
         description=(
-            "name of the upstream server's model for clients; by default the server's name, or "
-            "its last part if the name is a path"
+            "name by which clients call the model. By default it is the model's name on the "
+            "upstream server; if that name is a path, its last part"
         ),
     )
     adapter: Annotated[

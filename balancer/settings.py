@@ -125,7 +125,7 @@ class BalancerSettings(DaemonSettings):
     write_timeout: Timeout = Field(
         default=WRITE_TIMEOUT,
         description=(
-            "maximum time in which a client reads nothing of its answer; then the connection is cut"
+            "time after which the connection of a client that reads nothing of its answer is closed"
         ),
     )
     metrics_for_clients: bool = Field(

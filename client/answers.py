@@ -79,9 +79,11 @@ class Warned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """The request waits at `position` of the queue, for a `slot` or until a `model` is loaded.
+    """The request waits in the queue, at `position` (from 1).
 
-    `reason` says why no agent serves the model.
+    `what` says what the request waits for: "slot" for a free slot, "model" for an agent that
+    serves the model. `seconds_left` is an estimate, if known. `reason` says why no agent serves
+    the model.
     """
 
     position: int | None = None

@@ -167,9 +167,10 @@ class LoadOptions(BaseModel):
     ] = Field(
         default="auto",
         description=(
-            "size of the KV cache in tokens, shared by all slots. auto means slots times "
-            "context size, or less if that does not fit: without GPUs 32,768 tokens or the "
-            "slots' --fit-ctx, on GPUs more if memory allows"
+            "size of the KV cache in tokens, shared by all slots. auto uses --slots times "
+            "--context-size, or less if memory is short. If --context-size is auto too, the "
+            "cache has at most 32,768 tokens, or --slots times --fit-ctx if that is more; with "
+            "GPUs it may be larger if their memory allows"
         ),
     )
     fit: Annotated[FitChoice, _OF_FIT] = Field(
@@ -279,8 +280,9 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default=0.5,
-        description="maximum time that a step with prompts may delay running streams; on CPUs it "
-        "may take 1.15 times as long, and a stream's pause is that plus its own step",
+        description="maximum time that reading a prompt may delay running streams. A stream "
+        "pauses for this time plus the time of its own step. On CPUs the delay may be 1.15 times "
+        "as long",
     )
     threads_batch: Annotated[
         NumThreads | None,
@@ -365,8 +367,8 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default=0,
-        description="number of the GPU, among --device, that holds the model with --split-mode "
-        "none, or intermediate results with row",
+        description="index (from 0) of the main GPU among the devices of --device. With "
+        "--split-mode none this GPU holds the whole model; with row it holds intermediate results",
     )
     n_cpu_moe: Annotated[NumCpuMoe, _PLACED] = Field(
         default=0,
@@ -508,9 +510,9 @@ class LoadOptions(BaseModel):
         ),
     ] = Field(
         default=False,
-        description="give the same request the same answer, bit for bit, whatever else runs, also "
-        "after a move to another such agent; CPUs only, slower, and without drafts "
-        "and pictures",
+        description="always give the same request the same answer, bit for bit, whatever other "
+        "requests run. This also holds if a request moves to another agent with this flag. Works "
+        "only on CPUs and without pictures, is slower, and turns off drafts",
     )
 
     @model_validator(mode="after")

@@ -97,8 +97,9 @@ class Requests:
         return [] if sequence is None else [CancelGeneration(sequence)]
 
     def has_room_again(self) -> bool:
-        """Return whether a slot is free after the balancer was turned away. True only once each
-        time.
+        """Return whether a slot is free and the balancer was answered `Busy` before.
+
+        After `True`, the result is `False` until the next `Busy`.
         """
         is_new = self._was_busy and self._slots.num_free > 0
         if is_new:

@@ -1,7 +1,9 @@
-"""Changes keys in the store itself (`arriero keys --state`), for the first key and for repairs.
+"""Changes access keys directly in the store, without a balancer (`arriero keys --state`).
 
-A running balancer finds such keys when they are first used. It notices a revoked or rotated key
-within `key_service.RECONCILE_INTERVAL`. A change over the management port has effect at once.
+Use it to create the first key, and for repairs. A running balancer reads the store when a client
+sends a key that it does not know, so it accepts a new key from the first use on. It notices a
+revoked or rotated key within `key_service.RECONCILE_INTERVAL` seconds. Changes through the
+management port take effect at once.
 """
 
 from collections.abc import AsyncIterator

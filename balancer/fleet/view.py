@@ -365,7 +365,7 @@ class FleetTotals:
         int,
         Figure(
             metric=Family(
-                "queue_callers", "Callers of which requests wait that no agent has had yet."
+                "queue_callers", "Callers with waiting requests that no agent has started yet."
             )
         ),
     ] = 0
@@ -382,10 +382,11 @@ class FleetTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetDelta:
-    """The changes after a revision up to `revision`, at a cost of their number.
+    """The changes from an earlier revision to `revision`.
 
-    `agents` are new or changed agents, without agents that only sent tokens. An agent that joined
-    and left in between is listed only as left. A change of a request changes only the revision.
+    `agents` are the new and the changed agents, with present times. Agents that only sent tokens
+    are left out. `agents_left` has every agent that left, even one that also joined since the
+    earlier revision. Requests are not included: their changes only raise the revision.
     """
 
     revision: int

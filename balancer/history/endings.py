@@ -1,4 +1,4 @@
-"""The last ended requests without their texts, and their filter."""
+"""Records of the last ended requests, without prompts and answers, and searches in them."""
 
 import heapq
 from collections import deque

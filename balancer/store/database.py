@@ -136,7 +136,8 @@ class DatabaseInMemory:
     """SQLite's database of `memory://`, which exists as long as this object holds a connection.
 
     Other connections come and go: a connection left behind by a cancelled task is not used again.
-    Connections wait for each other as with a file. Connections of a shared cache would not wait.
+    A connection waits while another one writes, as with a file. With SQLite's shared cache it
+    would not wait.
     """
 
     def __init__(self) -> None:
@@ -177,7 +178,7 @@ class Database:
         self.is_lasting = self._memory is None
         """Whether the content survives a restart of the balancer."""
         self.on_notifications: Callable[[Sequence[Changed]], None] = _to_nobody
-        """Receives the notifications of a transaction if the database sends none itself."""
+        """Called with a transaction's notifications if the database cannot send them itself."""
 
     @property
     def now(self) -> ColumnElement[float]:

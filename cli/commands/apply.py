@@ -27,7 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = make_parser("apply", main.__doc__ or "")
-    parser.add_argument("file", help="TOML or JSON: a list `models`, as in docs/models.md")
+    parser.add_argument(
+        "file", help="TOML or JSON file with a list `models`; docs/models.md describes the format"
+    )
     add_flags(parser)
     return parser
 

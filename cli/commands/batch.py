@@ -27,9 +27,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = make_parser("batch", main.__doc__ or "")
-    parser.add_argument("input", help="OpenAI batch lines, JSON objects, or a question a line")
     parser.add_argument(
-        "output", help="a result for each line, in the order in which the requests end"
+        "input",
+        help="file with one request per line: an OpenAI batch line, a JSON object, or a question "
+        "as text",
+    )
+    parser.add_argument(
+        "output",
+        help="file for the results, one per line, in the order in which the requests end",
     )
     parser.add_argument(
         "--concurrency",

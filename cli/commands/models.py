@@ -49,8 +49,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="add, fit: the source, hf://…, https://… or an absolute path on the agents' hosts; "
         "remove, set: the model's name",
     )
-    desired = parser.add_argument_group("add and set; --slots and --context-size: fit, too")
-    desired.add_argument("--name", help="its name in requests (from the source)")
+    desired = parser.add_argument_group("for add and set (fit takes --slots and --context-size)")
+    desired.add_argument(
+        "--name",
+        help="name of the model in requests (default: from the name of its file or repository)",
+    )
     desired.add_argument("--source", help="set: its new source")
     desired.add_argument(
         "--replicas", metavar="N|all", type=_replicas, help="number of agents (all that are free)"
@@ -83,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     desired.add_argument(
         "--preload",
         action=argparse.BooleanOptionalAction,
-        help="load it at once, or only at the first request",
+        help="load the model at once; with --no-preload, only at the first request",
     )
     add_flags(parser)
     return parser

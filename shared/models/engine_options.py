@@ -140,7 +140,10 @@ def devices_of(text: str) -> tuple[str, ...]:
 
 
 def shares_of(text: str) -> tuple[float, ...]:
-    """Return the numbers in `3,1`, which are relative to each other. Raises `ValueError`."""
+    """Return the shares in `text`, such as `3,1`; only their ratio counts.
+
+    Raises `ValueError`.
+    """
     try:
         shares = tuple(map(float, text.split(",")))
     except ValueError:

@@ -1,4 +1,4 @@
 """An agent's reports: its model, its engine's figures, the last lines of its log.
 
-They are parts of `shared.messages`, and can be imported without the protocol.
+The messages of `shared.messages` contain these types. This package does not import the messages.
 """

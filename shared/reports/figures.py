@@ -46,14 +46,17 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The description of a figure.
+    """The description of a figure: a number that reports and views contain.
 
-    - `name`: its path in answers, such as `cells.used`. Without a name, only metrics have it.
-    - `meaning`: its text in the docs.
-    - `metric`: its metric; `label`: its value of the metric's label.
-    - `digits`: the number of decimals in answers.
-    - `line`: the line on the page that begins with this figure.
-    - `summed`: its name between balancers, if they answer with the sum over all of them.
+    - `name`: the figure's path in API answers, such as `cells.used`. A figure without a name is
+      only a metric.
+    - `meaning`: the text in the docs.
+    - `metric`: the metric that exports the figure. If the metric has a label, `label` is the
+      label's value for this figure.
+    - `digits`: the number of decimals in API answers.
+    - `line`: the dashboard's line for the figure, which may show other figures too.
+    - `summed`: the field's name in messages between balancers. If it is set, API answers contain
+      the sum over all balancers.
     """
 
     name: str = ""
@@ -66,8 +69,9 @@ class Figure:
 
 
 class Clock:
-    """Marks a figure that grows by itself, so that readers count on without a report of its
-    change.
+    """Marks a figure that grows with time, such as an age.
+
+    Readers compute it, so its change is not sent.
     """
 
 

@@ -135,7 +135,10 @@ class Cells:
         """
         num_after = self._lengths[slot] - start - count
         if num_after < 0 or not self.is_alone(slot, start):
-            raise ValueError(f"slot {slot} cannot move its cells from {start} on")
+            raise ValueError(
+                f"slot {slot} cannot discard {count} cells from {start} on: it has too few, or "
+                "shares them"
+            )
         self.truncate(slot, start)
         self.grow(slot, num_after)
 

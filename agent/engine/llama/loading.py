@@ -175,7 +175,8 @@ def _can_draft(model: Model, options: LoadOptions) -> bool:
     can_draft = can_take_back(model)
     if not can_draft:
         logger.warning(
-            "--speculate %d has no effect: the last tokens of a sequence cannot be removed with %s",
+            "--speculate %d has no effect: the model %s cannot drop rejected draft tokens from "
+            "its cache",
             options.max_draft,
             model.path,
         )

@@ -242,7 +242,11 @@ def _least(num_pending: int) -> int:
 
 
 def whole_tiles(most: int, num_wanted: int, *, tile: int) -> int:
-    """Return how many of a prompt's `num_wanted` tokens to read if time allows `most`."""
+    """Return how many tokens of a prompt to read now: at most `most`, the number that time allows.
+
+    The tokens that remain of `num_wanted` are then a multiple of `tile`. Returns `most` if it is
+    less than a tile, or enough for all.
+    """
     if not tile <= most < num_wanted:
         return most
     return most - (most - num_wanted) % tile
@@ -318,9 +322,10 @@ class FairOrder:
         budget: int,
         among: Container[SequenceId] | None = None,
     ) -> dict[SequenceId, int]:
-        """Split `budget` among prompts with these numbers of tokens left; omit empty parts.
+        """Split `budget` tokens among prompts; return the tokens to read of each prompt.
 
-        `among` are the prompts that can be read together now.
+        `wants` has the tokens left of each prompt. If `among` is given, only these prompts get
+        tokens. Prompts that get none are omitted.
         """
         if not wants and not self._ahead:
             return {}
@@ -339,7 +344,9 @@ class FairOrder:
     def check_integrity(self) -> None:
         """Raise `RuntimeError` unless the tokens ahead equal the tokens behind."""
         if abs(total := sum(self._ahead.values())) > len(self._ahead) * 10**-_DIGITS:
-            raise RuntimeError(f"fair order out of order: {total} tokens ahead on the whole")
+            raise RuntimeError(
+                f"the prompts together are {total} tokens ahead of fair sharing, which must be 0"
+            )
 
     def _left(self, wants: Mapping[SequenceId, int]) -> dict[SequenceId, float]:
         """Return the tokens left of each prompt under sharing, in the order of finishing."""

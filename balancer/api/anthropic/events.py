@@ -199,7 +199,7 @@ class MessageEvents(EventRenderer):
         return [{"type": "message_start", "message": message}, _PING]
 
     def whole(self) -> MessageAnswer:
-        """Return the message, once it has ended."""
+        """Return the complete message. Call this only after the last event."""
         return self.message
 
     def _begun(self, begun: Begun) -> None:

@@ -48,10 +48,11 @@ _MAX_NAMES = 10
 
 @dataclass(frozen=True, slots=True)
 class Newcomer(Generic[AnyRequest]):
-    """A new request with its model's own name, within its caller's limits.
+    """The result of checking a new request: accepted, or refused with an `error`.
 
-    If there is an `error`, the request is refused. An accepted request takes `reservation` from
-    the limits and `num_bytes` from the memory.
+    In an accepted `request`, an alias is replaced by the model's own name, and the caller's limits
+    on tokens and priority are applied. The request uses `reservation` of the caller's rate limits
+    and `num_bytes` of the memory for requests.
     """
 
     request: AnyRequest

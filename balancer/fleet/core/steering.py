@@ -624,9 +624,9 @@ def _essence(work: Work | None) -> tuple[object, ...]:
 def memory_of_others(agents: Sequence[Agent]) -> Mapping[str, int]:
     """Return the bytes that other programs use in each memory of a host.
 
-    They come from the last measurements of its `agents`. If the driver does not report them, the
-    result is all bytes that are neither free nor of a loaded model. While a model is being loaded
-    or unloaded, the result is empty.
+    The bytes come from the last measurements of the host's `agents`. If a memory's driver does not
+    report them, they are all bytes that are neither free nor of a loaded model. Such a memory is
+    left out while a model is being loaded or unloaded.
     """
     measured = {
         each.name: each for agent in agents if agent.statistics for each in agent.statistics.devices

@@ -106,7 +106,7 @@ class ResponseEvents(EventRenderer):
         return self._numbered(self._about("response.created"), self._about(f"response.{state}"))
 
     def whole(self) -> Response:
-        """Return the response, once it has ended."""
+        """Return the complete response. Call this only after the last event."""
         return self.response
 
     def take(self, event: Event, _number: int = 0, /) -> list[Json]:

@@ -44,7 +44,7 @@ def test_cells_move_up_only_where_nobody_else_has_them() -> None:
     assert not cells.is_alone(0, 3)
     cells.discard(0, 4, 2)
     assert (cells.length(0), cells.num_used) == (8, 8)
-    with pytest.raises(ValueError, match="slot 0 cannot move its cells from 3 on"):
+    with pytest.raises(ValueError, match="slot 0 cannot discard 2 cells from 3 on"):
         cells.discard(0, 3, 2)
 
 
