@@ -82,13 +82,8 @@ requests whose answers have begun, only the likeliest cause is isolated.
 ISOLATED_WAIT = 2.0
 """The seconds for which an isolated request waits for an agent without other requests.
 
-An agent is then reserved for the request.
-"""
-
-STREAMS_WAIT = 5.0
-"""The same time for an isolated request whose answer has begun.
-
-After this time the request may share an agent, so that its stream does not stop for long.
+Then an agent is reserved for the request. If the answer has begun, the request may share an agent
+instead, so that its stream does not stop for long.
 """
 
 MAX_LOST_ALONE = 2

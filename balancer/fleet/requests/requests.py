@@ -38,7 +38,7 @@ from .delivered import Claim, Reported, consistent
 from .dispatch.dispatch import AssignSlot, Dispatch
 from .eligibility import Able, ByText, Offer, QueueKey, UncommonNeeds, model_of
 from .preemption import Foreground, Preemption, least_run
-from .request import ISOLATED_WAIT, STREAMS_WAIT, SUSPECT_SECONDS, Request
+from .request import ISOLATED_WAIT, SUSPECT_SECONDS, Request
 from .waiting_room import WaitingRoom
 
 _AGENTS_FAULT = (FirstTokenTimeout.code, TokenTimeout.code)
@@ -445,7 +445,7 @@ class Requests:
     def _isolate(self, request: Request, now: float) -> None:
         """Let a request that may crash agents wait for an agent without other requests."""
         self.dispatch.isolate(request)
-        request.moves.empties_at = now + (STREAMS_WAIT if request.has_streamed else ISOLATED_WAIT)
+        request.moves.empties_at = now + ISOLATED_WAIT
 
     # ---- what agents have shown
 

@@ -8,7 +8,6 @@ from arriero.balancer.fleet.registry import BUSY_PAUSE, RETURNED
 from arriero.balancer.fleet.requests.request import (
     ISOLATED_WAIT,
     MAX_AGENTS_LOST,
-    STREAMS_WAIT,
     SUSPECT_SECONDS,
 )
 from arriero.shared.framing.heartbeat import SECOND_LOOK
@@ -180,7 +179,7 @@ def test_an_answer_that_had_just_begun_goes_on_alone() -> None:
 
 def test_an_answer_that_has_begun_does_not_wait_until_others_end() -> None:
     scene = with_streaming_suspect()
-    assert started(scene.after(STREAMS_WAIT)) == ["r"]
+    assert started(scene.after(ISOLATED_WAIT)) == ["r"]
     assert codes(scene.leave(B)) == {"r": "agent_lost"}
 
 
