@@ -108,7 +108,7 @@ KINDS = (
         loses=1,
     ),
     Kind("vanish", "client", "a client closes, resets or half-closes in its answer"),
-    Kind("stop-reading", "client", "a client reads nothing more of a long answer", 4.0, 6.0),
+    Kind("stop-reading", "client", "a client reads nothing more of a long answer", 6.0, 8.0),
     Kind(
         *(
             "rogue-client",
