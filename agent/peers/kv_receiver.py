@@ -27,7 +27,7 @@ from .wire import Wire
 logger = logging.getLogger(__name__)
 
 MAX_FETCHES = 4
-"""Maximum fetches at once; while so many run, further prefixes are computed."""
+"""Maximum fetches at once. While this many fetches run, other prefixes are computed."""
 
 FIRST_REST = 5.0
 """Seconds without requests to a peer after its first failed fetch."""

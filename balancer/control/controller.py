@@ -41,7 +41,7 @@ def epoch_of(number: int) -> int:
 class OrderNumbers:
     """The numbers of orders. Of two orders, an agent obeys the one with the larger number.
 
-    Of several balancers one leads, in an epoch larger than all earlier epochs. An order's number
+    One of several balancers leads, in an epoch larger than all earlier epochs. An order's number
     begins with the epoch. So an agent that has heard a later leader ignores the orders of an
     earlier leader. The first epoch is 0, in which a single balancer leads; numbers then continue
     after the largest number that agents know.

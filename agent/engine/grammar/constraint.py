@@ -1,9 +1,9 @@
 """Constrained decoding: a compiled grammar, and one sequence's state in it.
 
 After each token a worker (`grammar_process`) computes the mask of the tokens that may come next.
-That takes microseconds, in bad cases milliseconds. So a separate thread waits for the mask while
-the next batch is decoded. A state advances only with chosen tokens; tokens that are computed again
-after a preemption do not count again.
+Computing a mask takes microseconds, or milliseconds in bad cases. So a separate thread waits for
+the mask while the next batch is decoded. A state advances only with chosen tokens; tokens that are
+computed again after a preemption do not count again.
 """
 
 import weakref

@@ -18,7 +18,7 @@ They are at the end of the answer, at the end of the prompt, and where the last 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A part of a prefix. A step reads it with `edits`, of which one is a `ReadOut`.
+    """A part of a prefix. A step reads the part by its `edits`; one of them is a `ReadOut`.
 
     The kind `cells` has the next `length` cells of a sequence. The kind `state` has the uncuttable
     state of a sequence at position `length`. The kind `tail` has the last `length` cells before a

@@ -564,7 +564,7 @@ class DiskCache:
         return computing >= WORTH * (reading + self._checkpoint_seconds(1 + (length - 1) % BLOCK))
 
     def _note_keys(self, left: Left) -> None:
-        """Record balancers' keys for prefixes of `left` of which the disk has all whole blocks.
+        """Record balancers' keys for prefixes of `left` whose whole blocks are all on disk.
 
         The tokens after the last whole block are computed in any case.
         """

@@ -305,7 +305,7 @@ class Pool:
     # ---- many
 
     def _keep(self, passing: Mask) -> None:
-        """Of many tokens, keep only the tokens in `passing`."""
+        """Drop all tokens that are not in `passing`."""
         if self._passing is not None:
             passing = passing & self._passing
         count = int(np.count_nonzero(passing))
@@ -316,7 +316,7 @@ class Pool:
             self._likely = None if self._likely is None else self._likely.only(passing)
 
     def _left(self, ids: Ids | None) -> Ids | None:
-        """Of many tokens, return the tokens of `ids` that remain."""
+        """Return the tokens of `ids` that no filter has dropped so far."""
         return ids if ids is None or self._passing is None else ids[self._passing[ids]]
 
     def _settle(self) -> None:

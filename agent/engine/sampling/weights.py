@@ -150,7 +150,7 @@ def leave_out(values: Row, chosen: Mask) -> None:
 class Part(Protocol):
     """The first tokens in some order; testing one token is cheaper than listing all.
 
-    Of equal tokens the ones with the lower ids come first.
+    Tokens with equal values are in the order of their ids.
     """
 
     def includes(self, token: int) -> bool:

@@ -126,7 +126,7 @@ def _checked(
 
 
 class _Replay:
-    """Replays one answer's `tokens`, all of which were delivered."""
+    """Replays the `tokens` of one answer. The client has received all of them."""
 
     def __init__(
         self,

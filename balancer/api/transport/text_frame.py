@@ -19,7 +19,7 @@ class TextFrame(NamedTuple):
 
 
 FrameOf = Callable[[TokenKind], TextFrame | None]
-"""Returns the frame of the next tokens of a kind, one of which was rendered last.
+"""Returns the bytes around the text of the next tokens of a kind, from the last rendered token.
 
 Returns `None` if the tokens differ in more than their text.
 """

@@ -31,7 +31,7 @@ from ...common.body_fields import FieldNames
 from .formats import ANY_OBJECT
 
 MAX_ALTERNATIVES = 1024
-"""Maximum texts of which an answer is one."""
+"""Maximum texts in a list of choices. The answer is one of the texts."""
 
 JsonSchema = dict[str, Any] | str
 """A schema, as an object or as JSON text."""
